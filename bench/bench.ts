@@ -81,7 +81,12 @@ const measureSection: Readonly<Record<SectionName, (sources: Sources) => Promise
   scale: () => {
     const spans = Number(options.spans ?? (quick ? 100_000 : 1_000_000));
     return measureScale({
-      ...{ agent, token, folder, spans, days: Number(options.days), isKept: options.spans !== undefined },
+      agent,
+      token,
+      folder,
+      spans,
+      days: Number(options.days),
+      isKept: options.spans !== undefined,
       server: scaleServer,
       serve: (yaml, limits) => serve(yaml, {}, limits),
     });

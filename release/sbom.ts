@@ -53,7 +53,10 @@ function describeComponent(entry: LockedPackage) {
   const { name, version, license, integrity } = entry;
   const ref = toRef(entry);
   return {
-    ...{ "bom-ref": ref, purl: ref, name, version },
+    "bom-ref": ref,
+    purl: ref,
+    name,
+    version,
     ...(license !== undefined && { licenses: [{ license: { id: license } }] }),
     ...(integrity !== undefined && { hashes: [describeHash(integrity)] }),
   };

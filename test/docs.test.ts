@@ -233,8 +233,19 @@ describe("what repeats the code", () => {
     const lines: string[] = [];
     const telemetry = createTelemetry({ write: (line) => lines.push(line) });
     const request = {
-      ...{ id: "1", operation: "logs.lines", method: "POST", user: "ana", status: 500, duration: 1 },
-      ...{ cut: true, left: true, isTail: false, sites: ["shop"], rows: 1, documents: 2, missing: ["eu"] },
+      id: "1",
+      operation: "logs.lines",
+      method: "POST",
+      user: "ana",
+      status: 500,
+      duration: 1,
+      cut: true,
+      left: true,
+      isTail: false,
+      sites: ["shop"],
+      rows: 1,
+      documents: 2,
+      missing: ["eu"],
     };
     telemetry.recordFinishedRequest({ ...request, error: new Error("") });
     const { level, time, msg, ...fields } = JSON.parse(lines.join(""));

@@ -190,11 +190,17 @@ sites:
     { name: "of them not delivered once", value: Math.abs(reported - delivered), unit: "", floor: 0 },
     { name: "RSS", value: samples.at(-1)?.megabytes ?? Number.NaN, unit: "MB" },
     {
-      ...{ name: "RSS growth", value: calculateSlope(memory) * 10, unit: "MB/10 min", note },
+      name: "RSS growth",
+      value: calculateSlope(memory) * 10,
+      unit: "MB/10 min",
+      note,
       floor: bound(floors.growthMegabytes),
     },
     {
-      ...{ name: "descriptors' growth", value: (open.at(-1) ?? 0) - (open[0] ?? 0), unit: "", note },
+      name: "descriptors' growth",
+      value: (open.at(-1) ?? 0) - (open[0] ?? 0),
+      unit: "",
+      note,
       floor: bound(floors.descriptors),
     },
   ];

@@ -49,7 +49,10 @@ export function createTrafficMix(began: number): Mix {
     frontend: { keys: [${key}], backend: logs, index: ${reportIndex} }`,
     calls: (base) => buildCalls(base, from, began),
     tail: (base) => ({
-      ...{ url: `${base}/api/v2/logs/lines`, method: "POST", token, accept: "text/event-stream" },
+      url: `${base}/api/v2/logs/lines`,
+      method: "POST",
+      token,
+      accept: "text/event-stream",
       body: JSON.stringify({ site_id: "shop", source_ids: ["app"], query: "", ...listing }),
     }),
     async writeLine(url) {
@@ -57,9 +60,12 @@ export function createTrafficMix(began: number): Mix {
       await post(url, "POST", "/soak-app/_doc", JSON.stringify(line));
     },
     report: (base, n) => ({
-      ...{ url: `${base}/errors?api_key=${key}`, method: "POST" },
+      url: `${base}/errors?api_key=${key}`,
+      method: "POST",
       body: JSON.stringify({
-        ...{ timestamp: Math.floor(began / second), namespace: "frontend", action: "CartPage" },
+        timestamp: Math.floor(began / second),
+        namespace: "frontend",
+        action: "CartPage",
         error: { name: "TypeError", message: `report ${n}`, backtrace: ["at render (app.js:1:7)"] },
       }),
     }),
@@ -96,7 +102,8 @@ async function fillLines(url: string, from: number): Promise<void> {
       const n = at + offset;
       const document = {
         "@timestamp": new Date(from + (n * 60 * minute) / documents).toISOString(),
-        ...{ message: `request ${n} was answered`, log: { level: n % 10 === 0 ? "error" : "info" } },
+        message: `request ${n} was answered`,
+        log: { level: n % 10 === 0 ? "error" : "info" },
         host: { name: `web-${n % hosts}` },
       };
       return `{"create":{}}\n${JSON.stringify(document)}\n`;
@@ -166,21 +173,30 @@ function buildCalls(base: string, from: number, to: number): readonly Call[] {
     to: new Date(spansBegun + 60 * minute).toISOString(),
   };
   const post = (path: string, body: object, accept?: string): Call => ({
-    ...{ url: `${base}${path}`, method: "POST", token, body: JSON.stringify(body) },
+    url: `${base}${path}`,
+    method: "POST",
+    token,
+    body: JSON.stringify(body),
     ...(accept !== undefined && { accept }),
   });
   const page = (query: string, per_page: number, accept?: string) =>
     post(
       "/api/v2/logs/lines",
       {
-        ...{ site_id: "shop", source_ids: ["app"], query, use_expressions: true, ...range },
+        site_id: "shop",
+        source_ids: ["app"],
+        query,
+        use_expressions: true,
+        ...range,
         pagination: { per_page, order: "DESC", cursor: { time: null } },
       },
       accept,
     );
   const series = (name: string, field: string, resolution: string) =>
     post("/api/v2/metrics/timeseries", {
-      ...{ site_id: "shop", ...range, resolution },
+      site_id: "shop",
+      ...range,
+      resolution,
       select: [{ name, field, tags: { host: "*" } }],
     });
   const traces = (path: string, more: object) => post(`/api/v2/tracing/${path}`, { ...traced, ...more });

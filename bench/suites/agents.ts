@@ -29,10 +29,16 @@ interface Question {
 
 const bounds = { start: range.from, end: range.to };
 const askLines = (per_page: number): Question => ({
-  ...{ title: `${per_page} lines`, tool: "get_log_lines", arguments: { ...bounds, per_page } },
+  title: `${per_page} lines`,
+  tool: "get_log_lines",
+  arguments: { ...bounds, per_page },
   route: "logs/lines",
   body: {
-    ...{ ...range, site_id: "day", source_ids: ["app"], query: "", use_expressions: true },
+    ...range,
+    site_id: "day",
+    source_ids: ["app"],
+    query: "",
+    use_expressions: true,
     pagination: { per_page, order: "DESC", cursor: { time: null } },
   },
 });
@@ -41,16 +47,22 @@ const questions: readonly Question[] = [
   fewLines,
   askLines(50),
   {
-    ...{ title: "20 traces", tool: "get_traces", arguments: { ...bounds, per_page: 20 } },
+    title: "20 traces",
+    tool: "get_traces",
+    arguments: { ...bounds, per_page: 20 },
     route: "tracing/traces/performance",
     body: {
-      ...{ ...range, site_ids: ["day"] },
+      ...range,
+      site_ids: ["day"],
       pagination: { per_page: 20, order: "DESC", cursor: { time: null } },
     },
   },
   {
-    ...{ title: "20 slow events", tool: "get_slow_events", arguments: { ...bounds, limit: 20 } },
-    ...{ route: "tracing/slow_events", body: { ...range, site_id: "day", limit: 20 } },
+    title: "20 slow events",
+    tool: "get_slow_events",
+    arguments: { ...bounds, limit: 20 },
+    route: "tracing/slow_events",
+    body: { ...range, site_id: "day", limit: 20 },
   },
 ];
 

@@ -36,12 +36,15 @@ export async function measureConsole(rounds: number): Promise<readonly Figure[]>
         // A slower page has asked for more by the time that its first rows stand there.
         if (slowdown === 2) bytes.push(...measured.map((view) => view.bytes));
         figures.push({
-          ...{ name: `${name}: first rows, slowed down ${slowdown} ×`, unit: "ms", ...floor },
+          name: `${name}: first rows, slowed down ${slowdown} ×`,
+          unit: "ms",
+          ...floor,
           ...summarise(measured.map(({ millis }) => millis)),
         });
       }
       figures.push({
-        ...{ name: `${name}: bytes of the first view`, unit: "kB" },
+        name: `${name}: bytes of the first view`,
+        unit: "kB",
         ...summarise(bytes.map((count) => count / 1_000)),
       });
     }

@@ -81,8 +81,12 @@ sites:
       method: "POST",
       token,
       body: JSON.stringify({
-        ...{ site_id: "shop", source_ids: ["app"], query: "", use_expressions: true },
-        ...{ from: lines.from, to: lines.to },
+        site_id: "shop",
+        source_ids: ["app"],
+        query: "",
+        use_expressions: true,
+        from: lines.from,
+        to: lines.to,
         pagination: { per_page: 100, order: "DESC", cursor: { time: null } },
       }),
     } as const;

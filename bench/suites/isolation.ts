@@ -50,7 +50,10 @@ ${names.map((name) => `  ${name}: { logs: { backend: ${name}, sources: { app: { 
       method: "POST",
       token,
       body: JSON.stringify({
-        ...{ site_id: site, source_ids: ["app"], query, use_expressions: true },
+        site_id: site,
+        source_ids: ["app"],
+        query,
+        use_expressions: true,
         pagination: { per_page: 100, order: "DESC", cursor: { time: null } },
       }),
     }) as const;

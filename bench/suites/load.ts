@@ -108,7 +108,9 @@ export async function measureBesideOthers(source: Source): Promise<readonly Figu
   return [
     {
       name: `100 lines beside another client's ${busyClients} × ${count(linesUnderLoad)}, against alone: p50`,
-      ...{ unit: "×", value: beside / alone, floor: floors.besideOthers },
+      unit: "×",
+      value: beside / alone,
+      floor: floors.besideOthers,
       note: `${alone.toFixed(1)} ms alone`,
     },
   ];

@@ -112,7 +112,9 @@ async function compare(
   const ask = async (site: string): Promise<Asked> => {
     const of = route.startsWith("tracing/traces") ? { site_ids: [site] } : { site_id: site };
     const call: Call = {
-      ...{ url: `${url}/api/v2/${route}`, method: "POST", token },
+      url: `${url}/api/v2/${route}`,
+      method: "POST",
+      token,
       body: JSON.stringify({ ...of, ...range, ...body }),
     };
     const before = readCpuMillis(subject.pid);

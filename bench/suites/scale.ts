@@ -33,8 +33,16 @@ interface Bench {
 
 /** The most that each figure may be. */
 const floors = {
-  ...{ scanRatio: 1.3, errorsRatio: 2, refusalMillis: 1_000, firstRatio: 1.3, againRatio: 0.5 },
-  ...{ storedMillis: 1_000, storedDaysMillis: 1_500, rollMicros: 30, rollRatio: 1.3, slope: 0.3 },
+  scanRatio: 1.3,
+  errorsRatio: 2,
+  refusalMillis: 1_000,
+  firstRatio: 1.3,
+  againRatio: 0.5,
+  storedMillis: 1_000,
+  storedDaysMillis: 1_500,
+  rollMicros: 30,
+  rollRatio: 1.3,
+  slope: 0.3,
 };
 
 interface Question {
@@ -61,7 +69,10 @@ const page = (cursor: string) => ({ site_ids: ["shop"], pagination: { per_page: 
 const questions: readonly Question[] = [
   { name: "site edges", route: "site_edges", body: site, reads: [calls, entries], isKept: true },
   {
-    ...{ name: "action edges", route: "action_edges", reads: [calls, entries], isKept: true },
+    name: "action edges",
+    route: "action_edges",
+    reads: [calls, entries],
+    isKept: true,
     body: { ...site, namespace: "shop/web", action: "Shop7#show" },
   },
   { name: "slow events", route: "slow_events", body: site, isKept: true },
@@ -134,13 +145,17 @@ async function measureReading(
       const scan = scans.get(key) ?? measureScan(source, question.reads, range);
       scans.set(key, scan);
       figures.push({
-        ...{ name: `${formatTitle(question, hours)}: source's CPU over a plain scan`, unit: "×" },
-        ...{ value: result.sourceCpu / (await scan), floor: floors.scanRatio },
+        name: `${formatTitle(question, hours)}: source's CPU over a plain scan`,
+        unit: "×",
+        value: result.sourceCpu / (await scan),
+        floor: floors.scanRatio,
       });
     }
     const [byTime, byDuration] = ["time", "duration"].map((by) => measured.get(`errors by ${by}`)?.millis);
     figures.push({
-      ...{ name: `errors, ${hours} h: by time over by duration`, unit: "×", floor: floors.errorsRatio },
+      name: `errors, ${hours} h: by time over by duration`,
+      unit: "×",
+      floor: floors.errorsRatio,
       value: (byTime ?? Number.NaN) / (byDuration ?? Number.NaN),
     });
   }
@@ -185,14 +200,18 @@ async function measureAgain(
       const again = await measureQuestion(bench, target, question, findRange(dayBegins, hours), addDocuments);
       figures.push(
         {
-          ...{ name: `${title}, asked first: over reading`, unit: "×", floor: floors.firstRatio },
+          name: `${title}, asked first: over reading`,
+          unit: "×",
+          floor: floors.firstRatio,
           value: again.firstMillis / before.millis,
         },
         { name: `${title}, asked again: p50`, unit: "ms", value: again.millis },
         { name: `${title}, asked again: source's CPU`, unit: "ms", value: again.sourceCpu },
         { name: `${title}, asked again: CPU`, unit: "ms", value: again.ownCpu },
         {
-          ...{ name: `${title}, asked again: over reading`, unit: "×", floor: floors.againRatio },
+          name: `${title}, asked again: over reading`,
+          unit: "×",
+          floor: floors.againRatio,
           value: again.millis / before.millis,
         },
       );
@@ -223,16 +242,21 @@ async function measureRolling(
   const scan = await measureScan(source, [{ match_all: {} }], { from: begins, to: dayBegins + dayLength });
   return [
     {
-      ...{ name: "making figures: CPU a span", unit: "µs", floor: floors.rollMicros },
+      name: "making figures: CPU a span",
+      unit: "µs",
+      floor: floors.rollMicros,
       value: (1_000 * own) / spans,
     },
     {
-      ...{ name: "making figures: source's CPU over a plain scan", unit: "×", floor: floors.rollRatio },
+      name: "making figures: source's CPU over a plain scan",
+      unit: "×",
+      floor: floors.rollRatio,
       value: ofSource / scan,
     },
     { name: "making figures: most memory", unit: "MB", value: memory },
     {
-      ...{ name: "figures: bytes a span in the index", unit: "B" },
+      name: "figures: bytes a span in the index",
+      unit: "B",
       value: _all.primaries.store.size_in_bytes / spans,
     },
   ];
@@ -295,7 +319,9 @@ function compareSizes({ server, spans, days, isKept }: Bench, stored: readonly F
   return answers.map(({ name }) => {
     const growth = (times[most]?.[name] ?? Number.NaN) / (times[least]?.[name] ?? Number.NaN);
     return {
-      ...{ name: `${name.replace(": p50", "")}: slope of its time`, unit: "", floor: floors.slope },
+      name: `${name.replace(": p50", "")}: slope of its time`,
+      unit: "",
+      floor: floors.slope,
       value: Math.log(growth) / Math.log(most / least),
       note: `from ${count(least)} to ${count(most)} spans`,
     };
@@ -372,7 +398,9 @@ async function measureQuestion(
   prepare: () => Promise<void> = async () => undefined,
 ): Promise<MeasuredFromFirst> {
   const call: Call = {
-    ...{ url: `${url}/api/v2/tracing/${route}`, method: "POST", token },
+    url: `${url}/api/v2/tracing/${route}`,
+    method: "POST",
+    token,
     body: JSON.stringify({ ...body, from: new Date(from).toISOString(), to: new Date(to).toISOString() }),
   };
   // Warms caches of mappings up.
@@ -393,7 +421,8 @@ async function measureQuestion(
   }
   const median = (of: (one: Measured) => number): number => calculateMedian(rounds.map(of));
   return {
-    ...{ status, firstMillis },
+    status,
+    firstMillis,
     millis: median(({ millis }) => millis),
     sourceCpu: median(({ sourceCpu }) => sourceCpu),
     ownCpu: median(({ ownCpu }) => ownCpu),

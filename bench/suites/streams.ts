@@ -80,7 +80,10 @@ function renderLine(n: number, time = from + n * 7): string {
 
 function exportBody(sourceIds: readonly string[]): string {
   return JSON.stringify({
-    ...{ site_id: "bench", source_ids: sourceIds, query: "", use_expressions: true },
+    site_id: "bench",
+    source_ids: sourceIds,
+    query: "",
+    use_expressions: true,
     from: new Date(from).toISOString(),
     pagination: { per_page: 1, order: "ASC" },
   });
@@ -267,7 +270,10 @@ async function measureTails(
   function openTail(n: number): Promise<{ destroy(): unknown }> {
     const query = n % 10 === 9 ? "severity=error" : "";
     const body = JSON.stringify({
-      ...{ site_id: "bench", source_ids: ["live"], query, use_expressions: true },
+      site_id: "bench",
+      source_ids: ["live"],
+      query,
+      use_expressions: true,
       pagination: { per_page: 1, order: "ASC" },
     });
     return new Promise((resolve, reject) => {

@@ -150,7 +150,9 @@ export async function measureTracing(bench: Bench): Promise<readonly Figure[]> {
     ];
     const range = { from: new Date(spansBegun).toISOString(), to: new Date(spansBegun + hour).toISOString() };
     const actionsCall: Call = {
-      ...{ url: `${server.url}/api/v2/tracing/actions`, method: "POST", token },
+      url: `${server.url}/api/v2/tracing/actions`,
+      method: "POST",
+      token,
       body: JSON.stringify({ site_id: "bench", ...range }),
     };
     const day = {
@@ -234,7 +236,8 @@ async function readLong(
       return { name: `slow events of ${read} spans, all read: peak RSS`, unit: "MB", value: megabytes };
     }),
     {
-      ...{ name: "slow events, ten times the spans: peak RSS over that before", unit: "×" },
+      name: "slow events, ten times the spans: peak RSS over that before",
+      unit: "×",
       value: (long ?? Number.NaN) / (short ?? Number.NaN),
       // A quick run reads too little for the heap to have its full size before.
       floor: quick ? undefined : floors.scanMemory,
@@ -275,7 +278,9 @@ async function verifyRaw(url: string): Promise<void> {
   const [, crowds] = rawRequests;
   const body = JSON.stringify(crowds?.(""));
   const answer = await fetch(`${url}/bench-traces-*/_search`, {
-    ...{ method: "POST", body, headers: { "content-type": "application/json" } },
+    method: "POST",
+    body,
+    headers: { "content-type": "application/json" },
   });
   const { aggregations } = (await answer.json()) as {
     aggregations: { parents: { doc_count_error_upper_bound: number } };
@@ -309,7 +314,8 @@ function summariseLatencies(
   measured: Readonly<Record<string, readonly number[]>>,
 ): readonly Figure[] {
   return Object.entries(measured).map(([name, rounds]) => ({
-    ...{ name: `${title}, ${name}: p50`, unit: "ms" },
+    name: `${title}, ${name}: p50`,
+    unit: "ms",
     ...summarise(rounds),
   }));
 }

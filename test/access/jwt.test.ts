@@ -69,8 +69,12 @@ function createAuthenticate(over: Partial<JwtIssuer> = {}) {
 
 const seconds = () => Math.floor(clock / 1_000);
 const claims = () => ({
-  ...{ iss: issuer, aud: "readout", sub: "ana", sites: ["shop", "*"] },
-  ...{ iat: seconds(), exp: seconds() + 3_600 },
+  iss: issuer,
+  aud: "readout",
+  sub: "ana",
+  sites: ["shop", "*"],
+  iat: seconds(),
+  exp: seconds() + 3_600,
 });
 
 async function sign(over: object = {}, header: object = {}, key = first): Promise<string> {

@@ -11,10 +11,12 @@ const never = new AbortController().signal;
 /** One that has so many slots. */
 const openExecutor = (requests: number) =>
   createExecutor({
-    ...{ sites: new Map(), slots: createRequestSlots() },
+    sites: new Map(),
+    slots: createRequestSlots(),
     limits: { ...defaults.limits, requests, tokenRequests: requests },
     slotWait: 30_000,
-    ...{ now: () => fromMillis(0), onLimitReached: () => undefined },
+    now: () => fromMillis(0),
+    onLimitReached: () => undefined,
   });
 
 test("of tokens that wait and hold as many, the one that was served the longest ago is next", async () => {

@@ -48,7 +48,9 @@ test("a collector that is down is asked once a second for the last lines", async
   await sink.append("{}\n", fromMillis(0), signal);
   const awaited = createAuditCollector({
     otlp: { url: "http://127.0.0.1:1", headers: {} },
-    ...{ sync: "always", onFailure: () => {}, onRejected: () => {} },
+    sync: "always",
+    onFailure: () => {},
+    onRejected: () => {},
   });
   const refused = expect(awaited.append("{}\n", fromMillis(0), signal)).rejects.toThrow("takes no lines");
   const closed = Promise.all([sink.close(), awaited.close()]);
@@ -69,7 +71,8 @@ test("lines are refused once too many wait", async () => {
   const sink = createAuditCollector({
     otlp: { url: collector.url, headers: {} },
     sync: "1s",
-    ...{ onFailure: () => {}, onRejected: () => {} },
+    onFailure: () => {},
+    onRejected: () => {},
   });
   const at = fromMillis(0);
   await Promise.all(Array.from({ length: 10_000 }, () => sink.append("{}\n", at, signal)));
@@ -90,7 +93,9 @@ describe("a line that is withdrawn", () => {
     });
     const sink = createAuditCollector({
       otlp: { url: collector.url, headers: {} },
-      ...{ sync: "always", onFailure: () => {}, onRejected: () => {} },
+      sync: "always",
+      onFailure: () => {},
+      onRejected: () => {},
     });
     const withdrawing = new AbortController();
     const append = (line: string, until = withdrawing.signal) => sink.append(line, fromMillis(0), until);
@@ -116,7 +121,9 @@ describe("a line that is withdrawn", () => {
     const collector = await openScriptedSource((response) => asked.resolve(() => sendJson(response, {})));
     const sink = createAuditCollector({
       otlp: { url: collector.url, headers: {} },
-      ...{ sync: "always", onFailure: () => {}, onRejected: () => {} },
+      sync: "always",
+      onFailure: () => {},
+      onRejected: () => {},
     });
     const withdrawing = new AbortController();
     const sent = sink.append("sent", fromMillis(0), withdrawing.signal);
@@ -137,7 +144,8 @@ test.each(["always", "1s"] as const)(
     );
     const rejected: unknown[] = [];
     const sink = createAuditCollector({
-      ...{ otlp: { url: collector.url, headers: {} }, sync },
+      otlp: { url: collector.url, headers: {} },
+      sync,
       onFailure: () => {},
       onRejected: (...lines) => rejected.push(lines),
     });

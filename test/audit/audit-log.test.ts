@@ -14,7 +14,9 @@ const token = "secret-token-of-ana";
 function open(over: Partial<AuditConfig> = {}) {
   const lines: string[] = [];
   const state = {
-    ...{ isFull: false, problem: undefined as Error | undefined, dropped: 0 },
+    isFull: false,
+    problem: undefined as Error | undefined,
+    dropped: 0,
     problems: [] as (string | undefined)[],
   };
   const sink: AuditSink = {
@@ -28,7 +30,8 @@ function open(over: Partial<AuditConfig> = {}) {
   };
   const audit = createAuditLog({
     config: { key, queries: "hash", onFull: "refuse", ...over },
-    ...{ sink, now: () => fromMillis(Date.UTC(2026, 0, 15)) },
+    sink,
+    now: () => fromMillis(Date.UTC(2026, 0, 15)),
     onDropped: (count) => {
       state.dropped += count;
     },
@@ -49,10 +52,16 @@ test("a line has what is known, and a hash of the query that needs the key", asy
   expect(read()).toEqual([
     {
       time: "2026-01-15T00:00:00.000Z",
-      ...{ event: "request", request: "r1", operation: "logs.lines", user: "ana", sites: ["shop"] },
+      event: "request",
+      request: "r1",
+      operation: "logs.lines",
+      user: "ana",
+      sites: ["shop"],
       from: "2026-01-15T10:00:00Z",
       query_hash: createHmac("sha256", key).update(query).digest("hex"),
-      ...{ status: 200, decision: "allowed", rows: 3 },
+      status: 200,
+      decision: "allowed",
+      rows: 3,
     },
   ]);
 });
@@ -193,7 +202,9 @@ describe("a line that takes longer than 10 seconds", () => {
     const { lines, disk, seen, recorded } = openSlow("refuse");
     await vi.advanceTimersByTimeAsync(10_000);
     expect(seen).toEqual({
-      ...{ dropped: 1, problems: ["writing takes too long"], settled: ["waiting refused"] },
+      dropped: 1,
+      problems: ["writing takes too long"],
+      settled: ["waiting refused"],
     });
     disk.resolve();
     await Promise.all(recorded);
@@ -264,7 +275,9 @@ test("lines that the place that is left has not taken go to the next one, or are
   const problems: (string | undefined)[] = [];
   const settings = { key, queries: "hash", onFull: "refuse" } as const;
   const audit = createAuditLog({
-    ...{ config: settings, sink: openSink(['{"event":"waited"}', full, full]), now: () => fromMillis(0) },
+    config: settings,
+    sink: openSink(['{"event":"waited"}', full, full]),
+    now: () => fromMillis(0),
     onDropped: (lines) => dropped.push(lines),
     onState: (problem) => problems.push(problem),
   });

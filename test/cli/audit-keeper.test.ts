@@ -17,7 +17,11 @@ afterEach(() => rm(folder, { recursive: true }));
 const open = (config: AuditConfig | undefined) =>
   openAuditKeeper(config, createTelemetry({ write: () => {} }), () => fromMillis(0));
 const writtenTo = (name: string): AuditConfig => ({
-  ...{ file: join(folder, name), key: "k".repeat(16), queries: "hash", sync: "1s", onFull: "refuse" },
+  file: join(folder, name),
+  key: "k".repeat(16),
+  queries: "hash",
+  sync: "1s",
+  onFull: "refuse",
 });
 const readEvents = async (name: string) => {
   const text = await readFile(join(folder, name), "utf8");

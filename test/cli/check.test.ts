@@ -415,8 +415,13 @@ test("check reports front-end reports and visuals", async () => {
   try {
     const visual = (over: object) =>
       JSON.stringify({
-        ...{ id: "A".repeat(22), title: "CPU", type: "line", site: "shop", range: "1h" },
-        ...{ select: [{ name: "cpu", tags: {}, field: "gauge" }], ...over },
+        id: "A".repeat(22),
+        title: "CPU",
+        type: "line",
+        site: "shop",
+        range: "1h",
+        select: [{ name: "cpu", tags: {}, field: "gauge" }],
+        ...over,
       });
     writeFileSync(join(folder, "a.yaml"), visual({}));
     writeFileSync(join(folder, "b.yaml"), visual({ id: "B".repeat(22), site: "gone" }));

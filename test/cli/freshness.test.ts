@@ -34,7 +34,8 @@ type Answers = Record<string, Instant | undefined | Error>;
 function watch(answers: Answers, freshness: number | null = 5) {
   const parsed = parseConfig(text, "readout.yaml", {
     kinds: new Map([["fake", { parseConfig: () => undefined }]]),
-    ...{ env: {}, readText: () => "" },
+    env: {},
+    readText: () => "",
   });
   const asked: string[] = [];
   const find = async (name = ""): Promise<Instant | undefined> => {
@@ -53,7 +54,11 @@ function watch(answers: Answers, freshness: number | null = 5) {
     ["old", "new", "prom", "blind"].map((name): [string, Backend] => [
       name,
       {
-        ...{ name, kind: "fake", stores: {}, inspections: {}, close: async () => undefined },
+        name,
+        kind: "fake",
+        stores: {},
+        inspections: {},
+        close: async () => undefined,
         probe: async () => ({ product: "fake", version: "1" }),
         ...(name !== "blind" && { findNewest }),
       },
@@ -77,8 +82,13 @@ function watch(answers: Answers, freshness: number | null = 5) {
 const metric = (backend: string, part: string, source: string, seconds: number) =>
   `readout_newest_timestamp_seconds{backend="${backend}",site="shop",part="${part}",source="${source}"} ${seconds}`;
 const answers = (): Answers => ({
-  ...{ "app-old": at(100), "app-new": at(160), "nginx where tenant=shop": at(150) },
-  ...{ "spans-a": at(90), "spans-b": at(140), shop: at(170), "shop-pods": at(180) },
+  "app-old": at(100),
+  "app-new": at(160),
+  "nginx where tenant=shop": at(150),
+  "spans-a": at(90),
+  "spans-b": at(140),
+  shop: at(170),
+  "shop-pods": at(180),
 });
 
 test("each source of each backend has the time of its newest row", async () => {

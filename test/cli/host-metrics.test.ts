@@ -31,12 +31,16 @@ test("init proposes what the host receiver of OpenTelemetry has, by the name of 
   ]);
   expect(await findHostMetrics(store, site, signal)).toEqual({
     load_avg: {
-      ...{ metric: "system.cpu.load_average.1m", tags: { hostname: "host.name" } },
-      ...{ match: {}, factor: 1 },
+      metric: "system.cpu.load_average.1m",
+      tags: { hostname: "host.name" },
+      match: {},
+      factor: 1,
     },
     disk_usage: {
-      ...{ metric: "system_filesystem_utilization_ratio", tags: { hostname: "host_name" } },
-      ...{ match: {}, factor: 100 },
+      metric: "system_filesystem_utilization_ratio",
+      tags: { hostname: "host_name" },
+      match: {},
+      factor: 100,
     },
   });
 });

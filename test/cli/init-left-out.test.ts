@@ -21,7 +21,9 @@ type Content = "lines" | "other lines" | "spans" | "otel spans" | "events" | "er
 
 const time = "2026-11-20T00:00:00Z";
 const span = createSpan({
-  ...{ trace_id: "ab".repeat(16), span_id: "cd".repeat(8), resource_attributes: { "service.name": "s" } },
+  trace_id: "ab".repeat(16),
+  span_id: "cd".repeat(8),
+  resource_attributes: { "service.name": "s" },
   events: [createException(1, "Boom")],
 });
 
@@ -72,7 +74,8 @@ async function propose(indices: Readonly<Record<string, FakeIndex>>, requested: 
   const reachAll = async (patterns: readonly string[]) =>
     (await Promise.all(patterns.map(reach))).flat().sort();
   return {
-    ...{ text, out },
+    text,
+    out,
     patterns: { lines, traces },
     lines: await reachAll(lines),
     traces: await reachAll(traces),

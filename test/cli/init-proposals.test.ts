@@ -10,7 +10,12 @@ import { minutesAgo, now, ref, world } from "./init-harness.ts";
 
 const nothing: Survey = { logs: [], traces: [], labels: new Map(), kubernetes: [], notes: [] };
 const lines = (index: string, over: Partial<FoundSource> = {}): FoundSource => ({
-  ...{ holds: "lines", index, layout: "ecs", indices: 3, newest: minutesAgo(4), limitations: [] },
+  holds: "lines",
+  index,
+  layout: "ecs",
+  indices: 3,
+  newest: minutesAgo(4),
+  limitations: [],
   ...over,
 });
 const fine = (...found: string[]) => ({ found, limitations: [], problems: [] });

@@ -37,11 +37,15 @@ async function exchange(messages: readonly (object | string)[], given: { url?: s
 }
 
 const initialize = {
-  ...{ jsonrpc: "2.0", id: 1, method: "initialize" },
+  jsonrpc: "2.0",
+  id: 1,
+  method: "initialize",
   params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "editor", version: "1" } },
 };
 const call = (id: number, name: string, args: object) => ({
-  ...{ jsonrpc: "2.0", id, method: "tools/call" },
+  jsonrpc: "2.0",
+  id,
+  method: "tools/call",
   params: { name, arguments: args },
 });
 
@@ -67,7 +71,9 @@ const _meta = {
   "io.modelcontextprotocol/clientCapabilities": {},
 };
 const callModern = (id: number, name: string) => ({
-  ...{ jsonrpc: "2.0", id, method: "tools/call" },
+  jsonrpc: "2.0",
+  id,
+  method: "tools/call",
   params: { name, arguments: {}, _meta },
 });
 

@@ -54,7 +54,10 @@ describe.concurrent("readout serve", () => {
       kind: "slow",
       parseConfig: () => ({}),
       create: (name) => ({
-        ...{ name, kind: "slow", stores: {}, close: async () => {} },
+        name,
+        kind: "slow",
+        stores: {},
+        close: async () => {},
         probe: async () => ({ product: "Slow", version: "1" }),
         inspections: {
           async logs({ id }, signal) {

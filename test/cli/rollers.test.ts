@@ -29,7 +29,8 @@ tokens:
 const parse = (text: string) =>
   parseConfig(text, "readout.yaml", {
     kinds: new Map([["fake", { parseConfig: () => undefined }]]),
-    ...{ env: {}, readText: () => "" },
+    env: {},
+    readText: () => "",
   });
 
 /** Those of the configuration, with the same spans each. */
@@ -39,7 +40,10 @@ function createBackends(
   openRollups?: Backend["openRollups"],
 ): ReadonlyMap<string, Backend> {
   const create = (name: string): Backend => ({
-    ...{ name, kind: "fake", inspections: {}, ...(openRollups && { openRollups }) },
+    name,
+    kind: "fake",
+    inspections: {},
+    ...(openRollups && { openRollups }),
     stores: { traces: { ...reader, ...createSpanAnalytics(reader) } },
     probe: async () => ({ product: "fake", version: "1" }),
     close: async () => undefined,
@@ -133,7 +137,8 @@ test("figures are made for what a user by a certificate may see, as for a token"
   const config = parse(`${sites}rollups: { backend: other, rate: 1 }\n`);
   const connected = connectSites(config, createBackends(config, createStoredSpans().reader));
   const of = {
-    ...{ store: createMemoryRollups(), now: () => at(0) },
+    store: createMemoryRollups(),
+    now: () => at(0),
     telemetry: { log: () => undefined, recordRolled: () => undefined },
   };
   const listGroups = (own: Config) =>

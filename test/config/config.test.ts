@@ -527,7 +527,10 @@ otlp: {}
 
 test("a token may use half of the requests and streams where the file does not say how many", () => {
   expect(parse(`${minimal}limits: { requests: 9, streams: 1 }\n`).limits).toMatchObject({
-    ...{ requests: 9, tokenRequests: 5, streams: 1, tokenStreams: 1 },
+    requests: 9,
+    tokenRequests: 5,
+    streams: 1,
+    tokenStreams: 1,
   });
 });
 

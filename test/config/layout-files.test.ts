@@ -37,7 +37,9 @@ sites:
       return realKinds.get(name);
     };
     parseConfig(`${site("ecs", "otel")}  bare: {}\n  numbers: { metrics: { backend: prom } }\n`, "f.yaml", {
-      ...{ env: {}, readText: () => "", kinds: { get, keys: () => realKinds.keys() } },
+      env: {},
+      readText: () => "",
+      kinds: { get, keys: () => realKinds.keys() },
     });
     // A name that is no kind would be loaded as a module.
     expect([...asked].toSorted()).toEqual(["elastic", "prometheus"]);

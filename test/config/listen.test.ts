@@ -99,6 +99,8 @@ test("the values of a repeated attribute are a list", () => {
   const subject = "{ O: Acme, OU: [ops, shop], CN: ana }";
   const text = `${withTls}auth: { certificates: [{ user: ana, subject: ${subject}, sites: [shop] }] }`;
   expect(parse(text, { readText }).certificates?.[0]?.subject).toEqual({
-    ...{ O: ["Acme"], OU: ["ops", "shop"], CN: ["ana"] },
+    O: ["Acme"],
+    OU: ["ops", "shop"],
+    CN: ["ana"],
   });
 });

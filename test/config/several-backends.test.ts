@@ -111,7 +111,10 @@ const withTraces = (traces: string) => `${backends}sites: { s: { traces: ${trace
 test("traces may be a list of places", () => {
   const one = "{ backend: old, index: i, tag_prefixes: [t.] }";
   expect(parse(withTraces(one)).sites.s?.traces).toEqual({
-    ...{ backend: "old", index: "i", layout: "auto", tagPrefixes: ["t."] },
+    backend: "old",
+    index: "i",
+    layout: "auto",
+    tagPrefixes: ["t."],
   });
   expect(parse(withTraces(`[${one}, { backend: new, index: j, where: x=y }]`)).sites.s?.traces).toEqual([
     { backend: "old", index: "i", layout: "auto", tagPrefixes: ["t."] },

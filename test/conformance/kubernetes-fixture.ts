@@ -118,7 +118,11 @@ export const model: ModelCluster = {
   nodes: [
     { name: "n1", address: "10.0.0.1", from: m(-60), ready: [[m(-60), "true"]], boots: [m(-60)], size: 3 },
     {
-      ...{ name: "n2", address: "10.0.0.2", from: m(-60), boots: [m(-60), m(18) + 5_000], size: 5 },
+      name: "n2",
+      address: "10.0.0.2",
+      from: m(-60),
+      boots: [m(-60), m(18) + 5_000],
+      size: 5,
       ready: [
         [m(-60), "true"],
         [m(10), "false"],
@@ -128,11 +132,20 @@ export const model: ModelCluster = {
     },
     // One machine that was renamed.
     {
-      ...{ name: "old-name", address: "10.0.0.3", from: m(-60), gone: m(15), boots: [m(-60)], size: 2 },
+      name: "old-name",
+      address: "10.0.0.3",
+      from: m(-60),
+      gone: m(15),
+      boots: [m(-60)],
+      size: 2,
       ready: [[m(-60), "true"]],
     },
     {
-      ...{ name: "new-name", address: "10.0.0.3", from: m(15), boots: [m(-60)], size: 2 },
+      name: "new-name",
+      address: "10.0.0.3",
+      from: m(15),
+      boots: [m(-60)],
+      size: 2,
       ready: [[m(15), "true"]],
     },
   ],
@@ -146,7 +159,11 @@ export const model: ModelCluster = {
       size: 7,
     }),
     pod({
-      ...{ ...replaced, created: m(20) + 30_000, started: m(20) + 40_000, owners: [webOwner], size: 2 },
+      ...replaced,
+      created: m(20) + 30_000,
+      started: m(20) + 40_000,
+      owners: [webOwner],
+      size: 2,
       node: [[m(20), "n1"]],
       labels: [[m(20), { app: "web-0", version: "2" }]],
     }),
@@ -158,7 +175,9 @@ export const model: ModelCluster = {
       labels: [[m(-30), { app: "Blog", Tier: "Front=End" }]],
     }),
     pod({
-      ...{ namespace: "shop", name: "crash-1", size: 1 },
+      namespace: "shop",
+      name: "crash-1",
+      size: 1,
       states: [
         [m(-30), "Running"],
         [m(4), "Failed"],
@@ -182,7 +201,10 @@ export const model: ModelCluster = {
       ],
     }),
     pod({
-      ...{ namespace: "shop", name: "pending-1", created: m(1), started: m(15) },
+      namespace: "shop",
+      name: "pending-1",
+      created: m(1),
+      started: m(15),
       node: [[m(15), "n2"]],
       phases: [
         [m(1), "Pending"],
@@ -203,18 +225,19 @@ export const model: ModelCluster = {
       ],
     }),
     pod({
-      ...{ namespace: "blog", name: "image-1", phases: [[m(-30), "Pending"]], states: [[m(-30), "Failed"]] },
+      namespace: "blog",
+      name: "image-1",
+      phases: [[m(-30), "Pending"]],
+      states: [[m(-30), "Failed"]],
       containers: [{ name: "app", life: [[m(-30), waiting("ImagePullBackOff")]] }],
     }),
     pod({
-      ...{
-        namespace: "shop",
-        name: "job-1",
-        created: m(2),
-        started: m(2),
-        finished: m(5) + 20_000,
-        gone: m(25),
-      },
+      namespace: "shop",
+      name: "job-1",
+      created: m(2),
+      started: m(2),
+      finished: m(5) + 20_000,
+      gone: m(25),
       node: [[m(2), "new-name"]],
       phases: [
         [m(2), "Running"],
@@ -236,7 +259,11 @@ export const model: ModelCluster = {
       owners: [{ kind: "Job", name: "job", namespace: "shop" }],
     }),
     pod({
-      ...{ namespace: "shop", name: "job-2", created: m(2), started: m(2), finished: m(9) },
+      namespace: "shop",
+      name: "job-2",
+      created: m(2),
+      started: m(2),
+      finished: m(9),
       phases: [
         [m(2), "Running"],
         [m(9), "Failed"],
@@ -261,19 +288,33 @@ export const model: ModelCluster = {
       ],
     }),
     pod({
-      ...{ namespace: "blog", name: "evicted-1", phases: [[m(-30), "Failed"]], states: [[m(-30), "Failed"]] },
-      ...{ containers: [], owners: [], finished: m(-29) },
+      namespace: "blog",
+      name: "evicted-1",
+      phases: [[m(-30), "Failed"]],
+      states: [[m(-30), "Failed"]],
+      containers: [],
+      owners: [],
+      finished: m(-29),
     }),
     pod({
-      ...{ namespace: "kube-system", name: "agent-x", hostNetwork: true, node: [[m(-30), "n2"]] },
+      namespace: "kube-system",
+      name: "agent-x",
+      hostNetwork: true,
+      node: [[m(-30), "n2"]],
       owners: [{ kind: "DaemonSet", name: "agent", namespace: "kube-system" }],
     }),
     pod({
-      ...{ namespace: "kube-system", name: "etcd-n1", isStatic: true, labels: [[m(-30), {}]] },
+      namespace: "kube-system",
+      name: "etcd-n1",
+      isStatic: true,
+      labels: [[m(-30), {}]],
       owners: [{ kind: "Node", name: "n1", namespace: "" }],
     }),
     pod({
-      ...{ namespace: "blog", name: "lost-1", phases: [[m(-30), "Unknown"]], states: [[m(-30), "Unknown"]] },
+      namespace: "blog",
+      name: "lost-1",
+      phases: [[m(-30), "Unknown"]],
+      states: [[m(-30), "Unknown"]],
       labels: [
         [m(-30), { app: "lost-1", color: "blue" }],
         [m(10), { app: "lost-1", color: "red" }],

@@ -14,8 +14,13 @@ test("le and quantile are tags of a gauge", async () => {
   expect(await store.tagKeys({}, "job:q", signal)).toEqual([["quantile"]]);
   const found = await store.series(
     {
-      ...{ match: {}, metric: "job:q", tags: { quantile: "*" }, measure: { of: "samples", combine: "last" } },
-      ...{ buckets: { start: 0, step: 60_000, count: 1 }, lookBack: 0, pointLimit: 10 },
+      match: {},
+      metric: "job:q",
+      tags: { quantile: "*" },
+      measure: { of: "samples", combine: "last" },
+      buckets: { start: 0, step: 60_000, count: 1 },
+      lookBack: 0,
+      pointLimit: 10,
     },
     signal,
   );

@@ -62,7 +62,9 @@ function observeAnew(cluster: ModelCluster, time: number): Observation {
       const measured = pod !== undefined && !hostNetwork && started <= time && time < finished;
       return {
         ...row,
-        ...{ pod_uuid, labels, owner_references },
+        pod_uuid,
+        labels,
+        owner_references,
         start: started <= time ? started : undefined,
         network_rx_bytes: measured ? received(pod, time) : 0,
         network_tx_bytes: measured ? sent(pod, time) : 0,

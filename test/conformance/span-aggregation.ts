@@ -57,14 +57,24 @@ function makeRequests(count: number): readonly ModelSpan[] {
     const at = (micros: number): Instant => (start + BigInt(micros) * 1_000n) as Instant;
     const children = Array.from({ length: n % 3 === 0 ? 6 : 2 }, (_, query) => ({
       ...common,
-      ...{ trace, id: hex(n * 16 + 2 + query, 16), parent: root, name: "query", kind: "client" as const },
-      ...{ start: at(query * 10), end: at(query * 10 + 7) },
+      trace,
+      id: hex(n * 16 + 2 + query, 16),
+      parent: root,
+      name: "query",
+      kind: "client" as const,
+      start: at(query * 10),
+      end: at(query * 10 + 7),
       attributes: { "db.system.name": "mysql", "db.query.text": "SELECT * FROM a WHERE b = ?" },
     }));
     const request = {
       ...common,
-      ...{ trace, id: root, name: "GET /", kind: "server" as const, revision: "r1" },
-      ...{ start, end: at(10_000 + n) },
+      trace,
+      id: root,
+      name: "GET /",
+      kind: "server" as const,
+      revision: "r1",
+      start,
+      end: at(10_000 + n),
       attributes: {
         "http.request.method": "GET",
         "appsignal.action_name": n % 3 === 0 ? "Loop#show" : "Plain#show",
@@ -164,8 +174,15 @@ export function countingSuite(subject: CountingSubject): void {
         for (const order of ["asc", "desc"] as const) {
           const budget = createWatchedBudget();
           const listing: ListingQuery = {
-            ...{ sources: [running.sources.shop], candidates: "requests", range: wide, budget },
-            ...{ filter: { query: { kind: "all" } }, by: "duration", order, expectedRows: 5, tieLimit: 100 },
+            sources: [running.sources.shop],
+            candidates: "requests",
+            range: wide,
+            budget,
+            filter: { query: { kind: "all" } },
+            by: "duration",
+            order,
+            expectedRows: 5,
+            tieLimit: 100,
           };
           const rows: TraceSummary[] = [];
           for await (const batch of running.store.summaries(listing, unaborted)) {
@@ -206,11 +223,9 @@ export function countingSuite(subject: CountingSubject): void {
         const events = {
           ...scope,
           kind: pick([undefined, undefined, "client", "internal"] as const),
-          ...{
-            requiredAttributes: pick<readonly string[]>([[], [], ["db.system.name"]]),
-            excludedAttributes: [],
-            limit: pick([100, 3]),
-          },
+          requiredAttributes: pick<readonly string[]>([[], [], ["db.system.name"]]),
+          excludedAttributes: [],
+          limit: pick([100, 3]),
         };
         const revision = { ...scope, revision: pick(["r1", "r2", "s1"]) };
         const budget = createWatchedBudget();

@@ -341,7 +341,11 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         const some = buildListings(spans).filter((_, at) => at % 5 === 0);
         for (const [name, { filter = buildListing(all()).filter }] of some) {
           const query: ListingQuery = {
-            ...{ ...buildListing(all()), filter, candidates: "errors", by: "duration", range: narrow },
+            ...buildListing(all()),
+            filter,
+            candidates: "errors",
+            by: "duration",
+            range: narrow,
           };
           const rows = await readAllRows(unknowing.summaries(query, createSignal()));
           const wanted = await readAllRows(
@@ -490,13 +494,11 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
       const lengths = Array.from({ length: 300 }, (_, n) => (n < 260 ? 1_000 + n * 7 : 50_000 + n * 311));
       const calls = lengths.map((micros, n) => ({
         ...plain,
-        ...{
-          id: formatId(n + 1),
-          kind: "client" as const,
-          parent: formatId(9_999),
-          start: at(0),
-          end: at(micros),
-        },
+        id: formatId(n + 1),
+        kind: "client" as const,
+        parent: formatId(9_999),
+        start: at(0),
+        end: at(micros),
         attributes: { "peer.service": "pay" },
       }));
       await running.seed(calls);
@@ -521,13 +523,11 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
     test("returns a trace of 10,000 spans completely", async () => {
       const children = Array.from({ length: 9_999 }, (_, n) => ({
         ...plain,
-        ...{
-          id: formatId(n + 1),
-          parent: plain.id,
-          kind: "internal" as const,
-          name: `step ${n}`,
-          end: at(n),
-        },
+        id: formatId(n + 1),
+        parent: plain.id,
+        kind: "internal" as const,
+        name: `step ${n}`,
+        end: at(n),
       }));
       await running.seed([plain, ...children]);
       const found = await readAllSpans(find({ by: "trace", traceIds: [trace], select: "all" }));

@@ -320,7 +320,11 @@ function makeTrace(source: RandomSource, n: number): readonly ModelSpan[] {
   const root = makeRoot(source);
   const { site, trace, service, start } = root;
   const middle = makeSpan(source, {
-    ...{ site, trace, service, kind: "internal", parent: root.id },
+    site,
+    trace,
+    service,
+    kind: "internal",
+    parent: root.id,
     start: addNanos(start, 1_000_000n),
     end: addNanos(start, 1_000_000n + pickDuration(source)),
     name: pick(["render", "load"]),
@@ -347,7 +351,11 @@ function makeRoot(source: RandomSource): ModelSpan {
   const action = pick(["Cart#show", "Cart#pay", "Items#index", ""]);
   const tags = chance(0.5) ? { "appsignal.tag.region": pick(["eu", "us"]) } : {};
   return makeSpan(source, {
-    ...{ site, trace, service, kind, start },
+    site,
+    trace,
+    service,
+    kind,
+    start,
     end: addNanos(start, pickDuration(source) + 20_000_000n),
     name: pick(["GET /cart", "GET /items", "job"]),
     revision: pick(["r1", "r2"]),
@@ -373,8 +381,14 @@ function makeQueries(
     const text = print(source.below(1_000));
     spans.push(
       makeSpan(source, {
-        ...{ site, trace, service, kind: "client", parent, start },
-        ...{ end: addNanos(start, pickDuration(source)), name: "query" },
+        site,
+        trace,
+        service,
+        kind: "client",
+        parent,
+        start,
+        end: addNanos(start, pickDuration(source)),
+        name: "query",
         attributes: { "db.system.name": "postgresql", "db.query.text": text },
       }),
     );
@@ -392,8 +406,13 @@ function makeCall(
   const { chance, pick } = source;
   const start = addNanos(begin, 3_000_000n);
   const call = makeSpan(source, {
-    ...{ trace, service, kind: "client", parent, name: "POST" },
-    ...{ start, end: addNanos(start, pickDuration(source)) },
+    trace,
+    service,
+    kind: "client",
+    parent,
+    name: "POST",
+    start,
+    end: addNanos(start, pickDuration(source)),
     attributes: {
       [n % 4 === 0 ? "net.peer.name" : "server.address"]: pick(["stock.internal", "pay.example"]),
     },
@@ -402,16 +421,25 @@ function makeCall(
   const stock = { site: "stock", trace, service: "stock" } as const;
   const received = addNanos(start, 100_000n);
   const request = makeSpan(source, {
-    ...{ ...stock, kind: "server", parent: call.id, name: "POST /reserve" },
-    ...{ start: received, end: addNanos(received, pickDuration(source)), revision: "s1" },
+    ...stock,
+    kind: "server",
+    parent: call.id,
+    name: "POST /reserve",
+    start: received,
+    end: addNanos(received, pickDuration(source)),
+    revision: "s1",
     attributes: { "http.request.method": "POST" },
     events: chance(0.2) ? [makeException(source, received)] : [],
   });
   if (!chance(0.5)) return [call, request];
   const inner = addNanos(received, 100_000n);
   const reserve = makeSpan(source, {
-    ...{ ...stock, kind: "internal", parent: request.id, name: "reserve" },
-    ...{ start: inner, end: addNanos(inner, pickDuration(source)) },
+    ...stock,
+    kind: "internal",
+    parent: request.id,
+    name: "reserve",
+    start: inner,
+    end: addNanos(inner, pickDuration(source)),
     events: chance(0.3) ? [makeException(source, inner)] : [],
   });
   return [call, request, reserve];
@@ -425,14 +453,26 @@ function makeJob(source: RandomSource, root: ModelSpan, middle: ModelSpan): read
   const parent = chance(0.5) ? middle.id : root.id;
   const attributes = { "messaging.destination.name": "mails" };
   const send = makeSpan(source, {
-    ...{ trace, service, kind: "producer", parent, name: "mails send" },
-    ...{ start, end: addNanos(start, pickDuration(source)), attributes },
+    trace,
+    service,
+    kind: "producer",
+    parent,
+    name: "mails send",
+    start,
+    end: addNanos(start, pickDuration(source)),
+    attributes,
   });
   const received = addNanos(start, BigInt(1 + below(80)) * 1_000_000n);
   const isLinked = chance(0.5);
   const worker = makeSpan(source, {
-    ...{ trace: isLinked ? hex(32) : trace, service: "shop-worker", kind: "consumer", name: "MailJob" },
-    ...{ start: received, end: addNanos(received, pickDuration(source)), revision: "r2", attributes },
+    trace: isLinked ? hex(32) : trace,
+    service: "shop-worker",
+    kind: "consumer",
+    name: "MailJob",
+    start: received,
+    end: addNanos(received, pickDuration(source)),
+    revision: "r2",
+    attributes,
     ...(isLinked ? {} : { parent: send.id }),
     links: isLinked ? [{ trace_id: trace, span_id: send.id, trace_state: "", attributes: {} }] : [],
   });

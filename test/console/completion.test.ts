@@ -50,8 +50,10 @@ describe("the terms of a query", () => {
           value,
         }));
         const found = readTerms(query).map(({ field, operator, value }) => ({
-          ...{ start: field?.start ?? value?.start, end: value?.end },
-          ...{ operator: operator?.text ?? ":", value: value?.text },
+          start: field?.start ?? value?.start,
+          end: value?.end,
+          operator: operator?.text ?? ":",
+          value: value?.text,
         }));
         expect(found).toEqual(expected);
       }),

@@ -28,7 +28,9 @@ describe("the histogram", () => {
     resolution: "MINUTELY",
     buckets: bucketsOf(all),
     groups: [...Map.groupBy(all, ({ severity }) => severity)].map(([value, own]) => ({
-      ...{ value, count: own.length, buckets: bucketsOf(own) },
+      value,
+      count: own.length,
+      buckets: bucketsOf(own),
     })),
   });
 

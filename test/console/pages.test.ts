@@ -106,12 +106,15 @@ describe("where people sign in at identity providers", () => {
         {
           issuer: "https://id.example.com/realms/ops",
           discovery: "https://id.example.com/realms/ops/.well-known/openid-configuration",
-          ...{ clientId: "console", scope: "openid", resource: "urn:readout" },
+          clientId: "console",
+          scope: "openid",
+          resource: "urn:readout",
         },
         {
           issuer: "https://id.example.com:8443/",
           discovery: "https://id.example.com:8443/d",
-          ...{ clientId: "other", scope: "openid logs" },
+          clientId: "other",
+          scope: "openid logs",
         },
       ],
     });

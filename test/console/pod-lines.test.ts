@@ -33,7 +33,11 @@ test.each<[object, boolean]>([
   [{ "k8s.namespace.name": "beta" }, false],
 ])("a pod's lines are those that name it and no other namespace: %j is %s", (body, wanted) => {
   const line: LogLine = {
-    ...{ id: "1", time: fromMillis(0), source_id: "app", severity: "info", message: "m" },
+    id: "1",
+    time: fromMillis(0),
+    source_id: "app",
+    severity: "info",
+    message: "m",
     json: JSON.stringify(body),
   };
   const query = printPodQuery({ pod_name: "db-0", pod_namespace: "beta" });

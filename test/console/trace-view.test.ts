@@ -10,20 +10,16 @@ const start = Date.UTC(2026, 0, 31, 12);
 const time = (at: number) => new Date(start + at).toISOString();
 const span = (id: string, parent: string, from: number, to: number) =>
   ({
-    ...{
-      span_id: id,
-      parent_span_id: parent,
-      start_time: time(from),
-      end_time: time(to),
-      duration: to - from,
-    },
-    ...{
-      span_name: id,
-      service_name: "web",
-      span_kind: "internal",
-      status_code: "UNSET",
-      span_attributes: {},
-    },
+    span_id: id,
+    parent_span_id: parent,
+    start_time: time(from),
+    end_time: time(to),
+    duration: to - from,
+    span_name: id,
+    service_name: "web",
+    span_kind: "internal",
+    status_code: "UNSET",
+    span_attributes: {},
     "events.name": [],
   }) as unknown as Span;
 const rowsOf = (spans: readonly Span[]) => buildWaterfall(spans, (text) => text).rows;

@@ -14,8 +14,13 @@ const answered = drawnLines(0).map((lines) =>
   lines.map(
     ({ severity, message, hostname, group, json }, at): LogLine => ({
       id: `search-ecs-7-0-${at % 2 === 0 ? "a" : "b"}/d${at}`,
-      ...{ time: fromMillis(at), source_id: "app", severity: parseSeverity(severity) },
-      ...{ message, hostname, group, json },
+      time: fromMillis(at),
+      source_id: "app",
+      severity: parseSeverity(severity),
+      message,
+      hostname,
+      group,
+      json,
     }),
   ),
 );
@@ -39,13 +44,11 @@ describe("script of a difference", () => {
 
   test("recognises a script that cannot express the difference", () => {
     const line: LogLine = {
-      ...{
-        id: "search-ecs-7-0-a/d0",
-        time: fromMillis(0),
-        source_id: "app",
-        severity: "error",
-        message: "m",
-      },
+      id: "search-ecs-7-0-a/d0",
+      time: fromMillis(0),
+      source_id: "app",
+      severity: "error",
+      message: "m",
       json: '{"log":{"level":"ERR"},"k":"x"}',
     };
     expect(isConsistent(printScript("ecs", [line], "k=x severity=error message=m"))).toBe(true);

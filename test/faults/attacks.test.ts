@@ -12,7 +12,11 @@ const mebibyte = 1_048_576;
 const limits = { rate: 100_000 };
 
 const page = (site_id: string, per_page: number) => ({
-  ...{ site_id, source_ids: ["app"], query: "", from: "2026-01-15T11:00:00Z", to: "2026-01-15T12:00:00Z" },
+  site_id,
+  source_ids: ["app"],
+  query: "",
+  from: "2026-01-15T11:00:00Z",
+  to: "2026-01-15T12:00:00Z",
   pagination: { per_page, order: "DESC" },
 });
 const linesPath = "/api/v2/logs/lines";

@@ -64,8 +64,12 @@ const mallSpans = Array.from({ length: 5_100 }, (_, n): readonly Span[] => {
   const trace_id = n.toString(16).padStart(32, "a");
   const resource_attributes = { "service.name": "mall-web", "service.version": n % 3 === 0 ? "r1" : "r2" };
   const request = createSpan({
-    ...{ site_id: "mall", trace_id, span_id: n.toString(16).padStart(16, "b"), span_kind: "server" },
-    ...{ from: n * 100, to: n * 100 + (n % 90) + 1 },
+    site_id: "mall",
+    trace_id,
+    span_id: n.toString(16).padStart(16, "b"),
+    span_kind: "server",
+    from: n * 100,
+    to: n * 100 + (n % 90) + 1,
     resource_attributes,
     status_code: n % 10 === 0 ? "ERROR" : "OK",
     span_attributes: { "appsignal.namespace": "web", "appsignal.action_name": `Shelf#${n % 4}` },
@@ -73,9 +77,15 @@ const mallSpans = Array.from({ length: 5_100 }, (_, n): readonly Span[] => {
   // One action repeats a statement many times, in a few of its requests.
   const statements = Array.from({ length: n % 500 === 2 ? 20 : 0 }, (_, at) =>
     createSpan({
-      ...{ site_id: "mall", trace_id, span_id: (n * 100 + at).toString(16).padStart(16, "c") },
-      ...{ parent_span_id: request.span_id, span_kind: "client", from: n * 100, to: n * 100 + 1 },
-      ...{ span_name: "query", resource_attributes },
+      site_id: "mall",
+      trace_id,
+      span_id: (n * 100 + at).toString(16).padStart(16, "c"),
+      parent_span_id: request.span_id,
+      span_kind: "client",
+      from: n * 100,
+      to: n * 100 + 1,
+      span_name: "query",
+      resource_attributes,
       span_attributes: { "db.system.name": "postgresql", "db.query.text": `select ${at}` },
     }),
   );
@@ -91,7 +101,9 @@ const mallIndices = Object.entries(otel.indices("mall")).map(([name, definition]
   const resource = {
     properties: {
       attributes: {
-        ...{ type: "passthrough", dynamic: true, priority: 40 },
+        type: "passthrough",
+        dynamic: true,
+        priority: 40,
         properties: { "service.name": keyword, "service.version": keyword },
       },
     },
@@ -134,14 +146,22 @@ const hour = { from: iso(base), to: iso(base + 1_800_000) };
 const site_id = "shop";
 const site_ids = ["shop"];
 const lines = (over: object, per_page: number) => ({
-  ...{ site_id, source_ids: ["app"], query: "", use_expressions: true },
+  site_id,
+  source_ids: ["app"],
+  query: "",
+  use_expressions: true,
   ...over,
   pagination: { per_page, order: "ASC", cursor: { time: null } },
 });
 const select = [{ name: "g", field: "gauge", tags: { host: "*" } }];
 const visual = {
   id: "AAAAAAAAAAAAAAAAAAAAAA",
-  ...{ title: "g", type: "line", site: "shop", ...hour, resolution: "MINUTELY", select },
+  title: "g",
+  type: "line",
+  site: "shop",
+  ...hour,
+  resolution: "MINUTELY",
+  select,
 };
 const listed = {
   ...hour,
@@ -241,15 +261,20 @@ export const questions: readonly Question[] = [
   }),
   createLogsQuestion("logs/lines, as CSV", { body: lines(aroundLines, 1), accept: "text/csv" }),
   createLogsQuestion("logs/lines, followed", {
-    ...{ body: lines({ ...aroundLines, query: "n>=100" }, 1), accept: "text/event-stream" },
+    body: lines({ ...aroundLines, query: "n>=100" }, 1),
+    accept: "text/event-stream",
     form: "tail",
   }),
   createLogsQuestion("logs/lines, explained", {
-    ...{ body: lines({ query: "severity=error n>=100" }, 60), path: "/api/v2/logs/lines?explain=true" },
+    body: lines({ query: "severity=error n>=100" }, 60),
+    path: "/api/v2/logs/lines?explain=true",
     form: "explanation",
   }),
   {
-    ...{ name: "metrics/timeseries, explained", source: "series", method: "POST", form: "explanation" },
+    name: "metrics/timeseries, explained",
+    source: "series",
+    method: "POST",
+    form: "explanation",
     path: "/api/v2/metrics/timeseries?explain=true",
     body: { ...hour, site_id, resolution: "MINUTELY", select },
   },

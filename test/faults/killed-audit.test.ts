@@ -57,7 +57,9 @@ async function ask(address: string, name: string) {
       accept: n % 7 === 6 ? "application/x-ndjson" : "application/json",
     };
     const body = JSON.stringify({
-      ...{ site_id: n % 3 === 2 ? "none" : "shop", source_ids: ["app"], query: "severity=error" },
+      site_id: n % 3 === 2 ? "none" : "shop",
+      source_ids: ["app"],
+      query: "severity=error",
       pagination: { per_page: 5, order: "DESC" },
     });
     try {

@@ -80,7 +80,10 @@ export function openCluster(
     } satisfies KubernetesStore,
   };
   const backend: Backend = {
-    ...{ name, kind: "memory", stores, inspections: {} },
+    name,
+    kind: "memory",
+    stores,
+    inspections: {},
     probe: async () => ({ product: "memory", version: "1" }),
     close: async () => {},
   };

@@ -253,13 +253,14 @@ function never(): AbortSignal {
 
 function buildQuery(over: Partial<LogQuery>): LogQuery {
   return {
-    ...{
-      sources: [buildSource("app")],
-      range: { from: at(0), to: at(1e12) },
-      filter: parse(""),
-      order: "asc",
-    },
-    ...{ expectedLines: 10_000, documentLimit: 100_000, tieLimit: 100_000, ...over },
+    sources: [buildSource("app")],
+    range: { from: at(0), to: at(1e12) },
+    filter: parse(""),
+    order: "asc",
+    expectedLines: 10_000,
+    documentLimit: 100_000,
+    tieLimit: 100_000,
+    ...over,
   };
 }
 

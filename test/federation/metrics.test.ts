@@ -34,7 +34,7 @@ async function askAll(store: MetricStore, { tags, buckets, lookBack }: Asked) {
   for (const type of ["gauge", "counter", "measurement"] as const) {
     answers.push(await store.type({}, type, signal), await store.tagKeys({}, type, signal));
     for (const measure of measures[type]) {
-      const query = { ...{ match: {}, metric: type, tags, measure }, buckets, lookBack, pointLimit: 10_000 };
+      const query = { match: {}, metric: type, tags, measure, buckets, lookBack, pointLimit: 10_000 };
       answers.push({ measure, series: await store.series(query, signal) });
     }
   }
@@ -280,7 +280,9 @@ describe("equal series in two stores", () => {
       return store;
     });
     const places = stores.map((store, at) => ({
-      ...{ backend: `b${at}`, store, match: {} },
+      backend: `b${at}`,
+      store,
+      match: {},
       replica: at === 0 ? "replica" : undefined,
     }));
     const query = buildQuery("gauge", { of: "samples", combine: "last" });
@@ -370,8 +372,13 @@ function toType(series: SplitSeries): SplitSeries {
 
 function buildQuery(metric: string, measure: SeriesQuery["measure"]): SeriesQuery {
   return {
-    ...{ match: {}, metric, tags: {}, measure },
-    ...{ buckets: { start, step: minute, count: 10 }, lookBack: 60 * minute, pointLimit: 1_000 },
+    match: {},
+    metric,
+    tags: {},
+    measure,
+    buckets: { start, step: minute, count: 10 },
+    lookBack: 60 * minute,
+    pointLimit: 1_000,
   };
 }
 

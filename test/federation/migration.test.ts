@@ -22,8 +22,12 @@ function openCluster(name: string) {
   const [logs, traces] = [createMemoryLogs(), createMemorySpans()];
   const unused = async () => ({ product: "memory", version: "1" });
   const backend: Backend = {
-    ...{ name, kind: "elastic", stores: { logs, traces }, inspections: {} },
-    ...{ probe: unused, close: async () => {} },
+    name,
+    kind: "elastic",
+    stores: { logs, traces },
+    inspections: {},
+    probe: unused,
+    close: async () => {},
   };
   return { backend, logs, traces };
 }
@@ -115,7 +119,10 @@ test("a page that began before a step goes on after it", async () => {
   for (let n = 0; n < 3; n += 1) write(next);
   const page = (run: ReturnType<typeof ask>, time: unknown) =>
     run("logs/lines", {
-      ...{ site_id: "shop", source_ids: ["app"], query: "", ...span },
+      site_id: "shop",
+      source_ids: ["app"],
+      query: "",
+      ...span,
       pagination: { per_page: 2, order: "DESC", cursor: { time } },
     });
   const first = await page(serve(both), null);

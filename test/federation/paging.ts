@@ -12,7 +12,9 @@ import { base, buildSource } from "./split-logs.ts";
 export function createContext(store: LogStore, cap: number): Context {
   const sources = new Map(["app", "nginx"].map((id) => [id, buildSource(id)]));
   const site: Site = {
-    ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
+    id: "shop",
+    retention: 86_400_000,
+    counterDefault: "cumulative",
     logs: { backend: "old", store, sources },
   };
   return {

@@ -88,7 +88,9 @@ function serve({ old, next }: ReturnType<typeof openClusters>, text = config, au
     const { status, headers } = response;
     const text = await response.text();
     return {
-      ...{ status, missing: headers.get("x-readout-missing"), vary: headers.get("vary") },
+      status,
+      missing: headers.get("x-readout-missing"),
+      vary: headers.get("vary"),
       body: text.startsWith("{") || text.startsWith("[") ? JSON.parse(text) : text,
     };
   };

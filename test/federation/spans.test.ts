@@ -30,7 +30,9 @@ const backends = ["old", "new", "eu"] as const;
 function connect(id: string, names: readonly string[], store: SpanStore, source: SpanSource): Site {
   const several = names.length > 1 && { backends: names };
   return {
-    ...{ id, retention: 86_400_000, counterDefault: "cumulative" },
+    id,
+    retention: 86_400_000,
+    counterDefault: "cumulative",
     traces: { backend: names.join(", "), ...several, store, source },
   };
 }

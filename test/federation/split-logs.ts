@@ -50,7 +50,9 @@ export function splitLogs(
   const federated = new Map(
     names.map((id): readonly [string, FederatedSource] => {
       const places = parts.map(({ backend, store }, at) => ({
-        ...{ backend, store: change(store, at), source: buildSource(id) },
+        backend,
+        store: change(store, at),
+        source: buildSource(id),
       }));
       return [id, { places, dedupe }];
     }),

@@ -29,31 +29,26 @@ const mapping = (properties: object) => ({
 });
 const mappings = {
   "logs-a": mapping({
-    ...{
-      message: { type: "text" },
-      k: keyword,
-      w: { type: "wildcard" },
-      n: { type: "long" },
-      flat: { type: "flattened" },
-    },
-    ...{ log: { properties: { level: keyword } }, host: { properties: { name: keyword } } },
+    message: { type: "text" },
+    k: keyword,
+    w: { type: "wildcard" },
+    n: { type: "long" },
+    flat: { type: "flattened" },
+    log: { properties: { level: keyword } },
+    host: { properties: { name: keyword } },
   }),
   "spans-a": mapping({
-    ...{
-      trace_id: keyword,
-      span_id: keyword,
-      parent_span_id: keyword,
-      name: keyword,
-      kind: keyword,
-      duration: { type: "long" },
-    },
-    ...{
-      attributes: {
-        type: "passthrough",
-        dynamic: true,
-        priority: 20,
-        properties: { "appsignal.namespace": keyword },
-      },
+    trace_id: keyword,
+    span_id: keyword,
+    parent_span_id: keyword,
+    name: keyword,
+    kind: keyword,
+    duration: { type: "long" },
+    attributes: {
+      type: "passthrough",
+      dynamic: true,
+      priority: 20,
+      properties: { "appsignal.namespace": keyword },
     },
     resource: {
       properties: {

@@ -37,7 +37,11 @@ function withRaw(body: object, key: string, raw: string): string {
 }
 const linesBody = (query: string) =>
   JSON.stringify({
-    ...{ site_id: "demo-shop", source_ids: ["app"], query, use_expressions: true, ...moment },
+    site_id: "demo-shop",
+    source_ids: ["app"],
+    query,
+    use_expressions: true,
+    ...moment,
     pagination: page,
   });
 const inLines = { site_id: "demo-shop", query: "", ...moment, pagination: page };

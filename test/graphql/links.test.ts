@@ -249,7 +249,10 @@ test("a line names its trace in the spelling of whoever wrote it", async () => {
   const [{ trace_id }] = body as [{ readonly trace_id: string }];
   const lines: LogStore["lines"] = async function* () {
     yield [trace_id, trace_id.toUpperCase()].map((spelled, n) => ({
-      ...{ id: `l${n}`, time: fromMillis(clock - n), source_id: "app", severity: "info" as const },
+      id: `l${n}`,
+      time: fromMillis(clock - n),
+      source_id: "app",
+      severity: "info" as const,
       json: JSON.stringify({ trace_id: spelled }),
     }));
   };

@@ -76,7 +76,10 @@ test("an alert has the log lines of its pod, as the routes have them", { timeout
   const named = pods.map(({ pod_name: pod, pod_namespace: namespace }) => ({ namespace, pod }));
   const labels = [...named, { namespace: "blog", pod: "gone" }, { alertname: "Watchdog" }];
   alerts = labels.map((own, at) => ({
-    ...{ fingerprint: String(at), startsAt: range.from, labels: own, annotations: {} },
+    fingerprint: String(at),
+    startsAt: range.from,
+    labels: own,
+    annotations: {},
   }));
 
   const { data, errors } = await demo.graphql(readBlock("graphql alerts"));
@@ -90,8 +93,11 @@ test("an alert has the log lines of its pod, as the routes have them", { timeout
   let lines = 0;
   for (const [at, { pod_name, state }] of pods.entries()) {
     const page = await demo.rest("POST", "/api/v2/logs/lines", {
-      ...{ ...range, source_ids: ["app", "nginx", "worker"], query: `k8s\\.pod\\.name="${pod_name}"` },
-      ...{ use_expressions: true, pagination: { per_page: 5, order: "DESC" } },
+      ...range,
+      source_ids: ["app", "nginx", "worker"],
+      query: `k8s\\.pod\\.name="${pod_name}"`,
+      use_expressions: true,
+      pagination: { per_page: 5, order: "DESC" },
     });
     const own = (page.body as readonly { timestamp: string; message: string }[]).slice(0, 5);
     const log_lines = own.map(({ timestamp, message }) => ({ timestamp, message }));

@@ -12,7 +12,9 @@ const [sample] = observeModel(model, base).pods;
 if (sample === undefined) throw new Error("the fixture has no pod");
 const buildPod = (pod_namespace: string, pod_name: string) => ({
   ...sample,
-  ...{ pod_namespace, pod_name, pod_uuid: `${pod_namespace}/${pod_name}` },
+  pod_namespace,
+  pod_name,
+  pod_uuid: `${pod_namespace}/${pod_name}`,
 });
 
 interface WrittenLine {
@@ -35,7 +37,10 @@ function createCluster(
 ): Promise<Demo> {
   const store = createMemoryLogs();
   const written = lines.map(({ id, body, minutesAgo = 0.5 }) => ({
-    ...{ id, time: fromMillis(clock - minutesAgo * minute), severity: "info" as const, message: id },
+    id,
+    time: fromMillis(clock - minutesAgo * minute),
+    severity: "info" as const,
+    message: id,
     json: JSON.stringify(body),
   }));
   const clusterStore = createMemoryKubernetes((_, time) => {
@@ -137,7 +142,8 @@ describe("rows far apart", async () => {
   const days = 3;
   const pods = Array.from({ length: 100 }, (_, n) => buildPod("shop", `web-${n}`));
   const write = (id: string, pod: string, minutesAgo: number) => ({
-    ...{ id, minutesAgo },
+    id,
+    minutesAgo,
     body: { "k8s.pod.name": pod, "k8s.namespace.name": "shop" },
   });
   const cluster = await createCluster(

@@ -110,8 +110,12 @@ describe("a query that costs too much is refused before it runs, with one error"
   });
   test("but not the schema with all that it says, nor single types of it", async () => {
     const all = getIntrospectionQuery({
-      ...{ descriptions: true, specifiedByUrl: true, directiveIsRepeatable: true },
-      ...{ schemaDescription: true, inputValueDeprecation: true, oneOf: true },
+      descriptions: true,
+      specifiedByUrl: true,
+      directiveIsRepeatable: true,
+      schemaDescription: true,
+      inputValueDeprecation: true,
+      oneOf: true,
     });
     expect((await demo.graphql(all)).data).toHaveProperty("__schema.types");
     const some = fields(20, (at) => `a${at}: __type(name: "LogLine") { fields { name type { name } } }`);
@@ -487,7 +491,11 @@ test("existing clients' questions about apps validate and are answered", async (
   const sources = ["app", "nginx", "worker"].map(source);
   expect(data).toEqual({
     app: {
-      ...{ id: "demo-blog", name: "demo-blog", environment: "", createdAt: null, updatedAt: null },
+      id: "demo-blog",
+      name: "demo-blog",
+      environment: "",
+      createdAt: null,
+      updatedAt: null,
       logs: { sources, source: source("nginx"), other: null },
     },
     viewer: { id: "demo", email: "", name: "demo", apps: [{ id: "demo-shop" }, { id: "demo-blog" }] },

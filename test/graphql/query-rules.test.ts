@@ -66,7 +66,8 @@ describe("documents of a folder", () => {
     const { askByHash } = await open({
       "map.json": JSON.stringify({ [hash(document)]: document }),
       "apollo.json": JSON.stringify({
-        ...{ format: "apollo-persisted-query-manifest", version: 1 },
+        format: "apollo-persisted-query-manifest",
+        version: 1,
         operations: [{ id: "A".repeat(64), name: "One", type: "query", body: query }],
       }),
     });

@@ -93,10 +93,17 @@ async function readRows(path: string, body: object): Promise<unknown> {
 
 const site_id = "demo-shop";
 const toLineKey = ({ id, source_id, timestamp }: (typeof lines)[number]) => ({
-  ...{ __typename: "LogLine", site_id, source_id, timestamp, id },
+  __typename: "LogLine",
+  site_id,
+  source_id,
+  timestamp,
+  id,
 });
 const toPodKey = ({ pod_name: name, pod_namespace: namespace }: (typeof pods)[number]) => ({
-  ...{ __typename: "Pod", site_id, namespace, name },
+  __typename: "Pod",
+  site_id,
+  namespace,
+  name,
 });
 const toTraceKey = (trace_id: string) => ({ __typename: "Trace", site_id, trace_id });
 const revisions = [...new Set(traces.map(({ revision }) => revision))];
@@ -267,7 +274,7 @@ describe("objects by their keys", { timeout: 30_000 }, () => {
     ] as const) {
       expect((await ask(count, aliases)).errors?.at(-1)).toMatchObject({
         extensions: {
-          ...{ slug: "invalid_request" },
+          slug: "invalid_request",
           details: { issues: [{ path: "representations", message: "expected at most 1000 in a request" }] },
         },
       });

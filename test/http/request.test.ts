@@ -25,7 +25,12 @@ function createRequest() {
     }
   }
   const exchange: Exchange = {
-    ...{ id: "r", method: "POST", path: "/", search: "", headers: new Headers(), gone: never },
+    id: "r",
+    method: "POST",
+    path: "/",
+    search: "",
+    headers: new Headers(),
+    gone: never,
     body: body(),
   };
   return { exchange, send };

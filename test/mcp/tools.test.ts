@@ -73,7 +73,8 @@ const comparison: fc.Arbitrary<Comparison> = fc.oneof(
     args: { ...range, order, longest_first: longest },
     path: "tracing/traces/performance",
     body: {
-      ...{ ...inRange, site_ids },
+      ...inRange,
+      site_ids,
       pagination: { ...everything, order, cursor: longest ? "Duration" : "Time" },
     },
   })),
@@ -193,7 +194,9 @@ describe("tools", () => {
     const exceptionIncidents = app?.exceptionIncidents ?? [];
     expect(exceptionIncidents.length).toBeGreaterThan(2);
     const expected = exceptionIncidents.map(({ number, digests, exceptionName }) => ({
-      ...{ number, digest: (digests as readonly string[])[0], exception_name: exceptionName },
+      number,
+      digest: (digests as readonly string[])[0],
+      exception_name: exceptionName,
     }));
     for (const per_page of [1, 2, 50]) {
       const rows = await walk("get_exception_incidents", { app_name: site_id, per_page });
@@ -223,7 +226,10 @@ describe("tools", () => {
       },
     });
     const all = await counting.rest("POST", "/api/v2/logs/lines", {
-      ...{ ...inRange, site_id, source_ids: ["app", "nginx", "worker"], query: "" },
+      ...inRange,
+      site_id,
+      source_ids: ["app", "nginx", "worker"],
+      query: "",
       pagination: { per_page: 10_000, order: "DESC" },
     });
     const total = (all.body as readonly unknown[]).length;
@@ -253,8 +259,10 @@ describe("tools", () => {
         count: expect.any(Number),
       });
       expect(structuredContent.fields).toEqual({
-        ...{ total: expect.any(Number), resolution: "MINUTELY" },
-        ...{ other: expect.any(Number), lacking: expect.any(Number) },
+        total: expect.any(Number),
+        resolution: "MINUTELY",
+        other: expect.any(Number),
+        lacking: expect.any(Number),
       });
     }
     const rows = await walk("count_log_lines", { ...args, per_page: 1_000 });
@@ -286,7 +294,8 @@ describe("tools", () => {
 
   test("an incident is found by its number", async () => {
     const { body: errors } = await demo.rest("POST", "/api/v2/tracing/traces/errors", {
-      ...{ site_ids, pagination: { per_page: 1, order: "DESC", cursor: "Time" } },
+      site_ids,
+      pagination: { per_page: 1, order: "DESC", cursor: "Time" },
     });
     const locate = async (trace_id: unknown) => {
       const { body } = await demo.rest("POST", "/api/v2/tracing/locator", { site_ids, trace_id });
@@ -470,7 +479,8 @@ describe("tools", () => {
 
   test("more values than any tool needs are refused", async () => {
     const response = await post("/api/mcp/tool", {
-      ...{ name: "get_log_lines", arguments: { app_name: site_id } },
+      name: "get_log_lines",
+      arguments: { app_name: site_id },
       more: Array.from({ length: 5_000 }, () => 0),
     });
     expect(response.status).toBe(422);
@@ -481,7 +491,8 @@ describe("tools", () => {
     for (const end of ["-271821-04-20T00:00:00.000Z", "0001-01-01", "tomorrow"]) {
       const { isError, structuredContent } = await call("get_log_lines", { app_name: site_id, end });
       expect({ isError, structuredContent }).toMatchObject({
-        ...{ isError: true, structuredContent: { error: "invalid_request" } },
+        isError: true,
+        structuredContent: { error: "invalid_request" },
       });
     }
   });
@@ -491,7 +502,11 @@ describe("tools", () => {
     const at = newest.structuredContent.rows[0]?.timestamp;
     for (const order of ["ASC", "DESC"]) {
       const { structuredContent, isError } = await call("get_log_lines", {
-        ...{ app_name: site_id, start: at, end: at, per_page: 1, order },
+        app_name: site_id,
+        start: at,
+        end: at,
+        per_page: 1,
+        order,
       });
       expect(isError).toBeUndefined();
       expect(structuredContent).toMatchObject({ left: 0 });

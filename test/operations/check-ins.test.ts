@@ -35,8 +35,13 @@ const days = 400;
 
 function walk(zone: string, start: number): Walk {
   const format = new Intl.DateTimeFormat("en-US", {
-    ...{ timeZone: zone, hourCycle: "h23", year: "numeric", month: "numeric", day: "numeric" },
-    ...{ hour: "numeric", minute: "numeric" },
+    timeZone: zone,
+    hourCycle: "h23",
+    year: "numeric",
+    month: "numeric",
+    day: "numeric",
+    hour: "numeric",
+    minute: "numeric",
   });
   const localAt = (index: number): number => {
     const parts = Object.fromEntries(

@@ -31,7 +31,8 @@ function serve(written: Readonly<Record<string, readonly Line[]>>, limits: Parti
     store.add(
       index,
       lines.map(({ at, ...line }, n) => ({
-        ...{ id: `l${n}`, time: (fromMillis(base) + BigInt(at)) as Instant },
+        id: `l${n}`,
+        time: (fromMillis(base) + BigInt(at)) as Instant,
         ...line,
       })),
     );
@@ -164,7 +165,8 @@ describe("logs/counts", () => {
       ["other", lines.slice(40)],
     ] as const) {
       const stored = part.map(({ at, ...line }, n) => ({
-        ...{ id: `l${n}`, time: (fromMillis(base) + BigInt(at)) as Instant },
+        id: `l${n}`,
+        time: (fromMillis(base) + BigInt(at)) as Instant,
         ...line,
       }));
       for (const one of [store, whole]) one.add(index, stored);
@@ -189,7 +191,10 @@ describe("logs/counts", () => {
   test("a group's value is the text that the query language compares", async () => {
     const subject = serve({
       app: ["1", "1.0", '"1"', "[1,1,2]", "true", "null", "{}", "[]"].map((n) => ({
-        ...{ at: 0, severity: "info", hostname: undefined, json: `{"n":${n}}` },
+        at: 0,
+        severity: "info",
+        hostname: undefined,
+        json: `{"n":${n}}`,
       })),
     });
     expect(await subject.count({ group_by: "n" })).toMatchObject({
@@ -214,7 +219,10 @@ describe("logs/counts", () => {
 
   test("refuses what would have to be read beyond the limit of exports, and says how much that is", async () => {
     const lines = Array.from({ length: 30 }, (_, at) => ({
-      ...{ at, severity: "info" as const, hostname: undefined, json: "{}" },
+      at,
+      severity: "info" as const,
+      hostname: undefined,
+      json: "{}",
     }));
     await expect(serve({ app: lines }, { export: 29 }).count({})).rejects.toMatchObject({
       slug: "result_too_large",
@@ -225,7 +233,10 @@ describe("logs/counts", () => {
 
   test("refuses more buckets of all values than an answer may have points", async () => {
     const lines = Array.from({ length: 30 }, (_, at) => ({
-      ...{ at: at * 60e9, severity: "info" as const, hostname: undefined, json: `{"n":${at % 2}}` },
+      at: at * 60e9,
+      severity: "info" as const,
+      hostname: undefined,
+      json: `{"n":${at % 2}}`,
     }));
     const range = { from: "2026-01-15T10:00:00Z", to: "2026-01-15T11:00:00Z", resolution: "DAILY" };
     const asked = { ...range, group_by: "n", group_buckets: true };
@@ -248,7 +259,12 @@ describe("logs/counts", () => {
   test("is empty where the default range is", async () => {
     const subject = serve({ app: [{ at: 0, severity: "info", hostname: undefined, json: "{}" }] });
     expect(await subject.count({ from: "2027-01-01T00:00:00Z", group_by: "severity" })).toEqual({
-      ...{ total: 0, resolution: "MINUTELY", buckets: [], groups: [], other: 0, lacking: 0 },
+      total: 0,
+      resolution: "MINUTELY",
+      buckets: [],
+      groups: [],
+      other: 0,
+      lacking: 0,
     });
   });
 });

@@ -59,7 +59,9 @@ describe("?explain=true", () => {
     ["slow_events/actions", { digest: "x" }],
   ])("explains %s of a site", async (route, body) => {
     const { status, body: told } = await ask(`tracing/${route}?explain=true`, {
-      ...{ site_id: "demo-shop", from: "2026-01-01T00:00:00Z", to: "2027-01-01T00:00:00Z" },
+      site_id: "demo-shop",
+      from: "2026-01-01T00:00:00Z",
+      to: "2027-01-01T00:00:00Z",
       ...body,
     });
     expect(status).toBe(200);

@@ -52,7 +52,11 @@ function open(spans: readonly Placed[], limits: Partial<Context["limits"]> = {})
 }
 
 const all: IncidentSelection = {
-  ...{ kinds: ["error", "action"], namespaces: [], order: "last", offset: 0, limit: 1_000 },
+  kinds: ["error", "action"],
+  namespaces: [],
+  order: "last",
+  offset: 0,
+  limit: 1_000,
 };
 const errors = { ...all, kinds: ["error"] } as const;
 
@@ -257,8 +261,13 @@ test("an error that is found by a text has no figures of the rows with that text
 test("the errors of a deploy are those of the namespaces that are asked for", async () => {
   const fail = (digit: string, span_kind: "server" | "consumer") =>
     request({
-      ...{ trace_id: digit.repeat(32), span_id: digit.repeat(16), from: 0, to: 10, revision: "r" },
-      ...{ span_kind, events: [createException(5, "A", digit)] },
+      trace_id: digit.repeat(32),
+      span_id: digit.repeat(16),
+      from: 0,
+      to: 10,
+      revision: "r",
+      span_kind,
+      events: [createException(5, "A", digit)],
     });
   const { run } = open([fail("1", "server"), fail("2", "consumer"), fail("3", "consumer")]);
   const count = (...namespaces: readonly string[]) =>

@@ -245,8 +245,10 @@ describe("Kubernetes answers", () => {
       { ...scope, snapshots, namespaces: ["a"], pods: ["p"], nodes: ["n"], state: "Running" },
       {
         ...scope,
-        ...{ from: Date.parse(range.from), to: Date.parse(range.to) },
-        ...{ namespaces: [], text: "Web" },
+        from: Date.parse(range.from),
+        to: Date.parse(range.to),
+        namespaces: [],
+        text: "Web",
       },
     ]);
   });

@@ -35,7 +35,9 @@ test("10,000 sites may be named, and one more is refused", async () => {
 test("tags may come as a list of keys and values", async () => {
   const ask = (tags: unknown) =>
     demo.rest("POST", "/api/v2/metrics/timeseries", {
-      ...{ site_id: "demo-shop", from: "2026-01-15T11:30:00Z", to: "2026-01-15T12:00:00Z" },
+      site_id: "demo-shop",
+      from: "2026-01-15T11:30:00Z",
+      to: "2026-01-15T12:00:00Z",
       select: [{ name: "transaction_duration", tags, field: "mean" }],
     });
   const object = await ask({ namespace: "*", action: null });
@@ -75,8 +77,10 @@ test("a selector has at most 100 tags", async () => {
 
 test("bounds of a range that are objects are refused as no times", async () => {
   const refused = await demo.rest("POST", "/api/v2/tracing/traces/performance", {
-    ...{ site_ids: ["demo-shop"], pagination },
-    ...{ from: { instant: 2 }, to: { instant: 1, text: "" } },
+    site_ids: ["demo-shop"],
+    pagination,
+    from: { instant: 2 },
+    to: { instant: 1, text: "" },
   });
   expect(refused).toMatchObject({ status: 422, body: { error: "invalid_request" } });
 });

@@ -10,17 +10,22 @@ import { ask, hex, type Json, listing, nights, range, request, serve, storedOf }
 describe("trace analytics routes", () => {
   const root = request({ to: 100, revision: "r1" });
   const query = request({
-    ...{
-      span_id: hex("1", 16),
-      parent_span_id: root.span_id,
-      span_kind: "client",
-      span_name: "query",
-      to: 40,
-    },
-    ...{ statement: "SELECT 1", peer: "mysql", span_attributes: { "db.system": "mysql" }, count: 6 },
+    span_id: hex("1", 16),
+    parent_span_id: root.span_id,
+    span_kind: "client",
+    span_name: "query",
+    to: 40,
+    statement: "SELECT 1",
+    peer: "mysql",
+    span_attributes: { "db.system": "mysql" },
+    count: 6,
   });
   const caller = request({
-    ...{ site_id: "blog", span_id: hex("c", 16), parent_span_id: hex("d", 16), span_kind: "client", to: 120 },
+    site_id: "blog",
+    span_id: hex("c", 16),
+    parent_span_id: hex("d", 16),
+    span_kind: "client",
+    to: 120,
   });
   const called = { ...root, parent_span_id: caller.span_id };
   const run = serve([called, query, caller, { ...root, trace_id: hex("9", 32), status_code: "ERROR" }]);
@@ -29,12 +34,13 @@ describe("trace analytics routes", () => {
   test("return the actions of a range", async () => {
     expect(await run("tracing/actions", one)).toEqual([
       {
-        ...{
-          namespace: "web",
-          action: "GET /",
-          digest: encodeActionDigest({ namespace: "web", action: "GET /" }),
-        },
-        ...{ mean: 100, throughput: 2, error_rate: 50, has_npo: true },
+        namespace: "web",
+        action: "GET /",
+        digest: encodeActionDigest({ namespace: "web", action: "GET /" }),
+        mean: 100,
+        throughput: 2,
+        error_rate: 50,
+        has_npo: true,
       },
     ]);
     for (const none of [{ namespaces: ["x"] }, { revision: "x" }, { action: "x" }]) {
@@ -70,14 +76,24 @@ describe("trace analytics routes", () => {
     expect(await run("tracing/action_edges", { ...one, namespace: "web/web", action: "GET /" })).toEqual({
       upstream: [
         {
-          ...{ service: "web", namespace: "", action: "", span_kind: "client", peer_span_kind: "server" },
-          ...{ edge_type: "SYNC", ...figures(1, 120) },
+          service: "web",
+          namespace: "",
+          action: "",
+          span_kind: "client",
+          peer_span_kind: "server",
+          edge_type: "SYNC",
+          ...figures(1, 120),
         },
       ],
       downstream: [
         {
-          ...{ service: "mysql", namespace: null, action: null, span_kind: "client", peer_span_kind: null },
-          ...{ edge_type: "SYNC", ...figures(6, 40 / 6) },
+          service: "mysql",
+          namespace: null,
+          action: null,
+          span_kind: "client",
+          peer_span_kind: null,
+          edge_type: "SYNC",
+          ...figures(6, 40 / 6),
         },
       ],
     });
@@ -93,14 +109,24 @@ describe("trace analytics routes", () => {
     const wanted = { wanted_attributes: ["db.system"], excluded_attributes: ["none"], span_kind: "client" };
     expect(await run("tracing/slow_events", { ...one, ...wanted })).toEqual([
       {
-        ...{ digest, count: 6, mean: 40 / 6, impact: 100, attributes: { "db.system": "mysql" } },
-        ...{ service: "web", span_kind: "client", span_name: "query", statement: "select ?" },
+        digest,
+        count: 6,
+        mean: 40 / 6,
+        impact: 100,
+        attributes: { "db.system": "mysql" },
+        service: "web",
+        span_kind: "client",
+        span_name: "query",
+        statement: "select ?",
       },
     ]);
     expect(await run("tracing/slow_events", { ...one, excluded_attributes: ["db.system"] })).toEqual([]);
     expect(await run("tracing/slow_events/actions", { ...one, digest })).toEqual([
       {
-        ...{ action_name: "GET /", namespace: "web", count: 6, trace_id: root.trace_id },
+        action_name: "GET /",
+        namespace: "web",
+        count: 6,
+        trace_id: root.trace_id,
         start_time: "2026-01-15T10:00:00.000Z",
       },
     ]);
@@ -138,8 +164,15 @@ describe("trace analytics routes", () => {
 
   test("return a deploy's statistics, and 404 for a revision without data", async () => {
     expect(await run<Json>("deploys/stats", { site_id: "shop", revision: "r1" })).toEqual({
-      ...{ revision: "r1", first_seen: "2026-01-15T10:00:00.100Z", last_seen: "2026-01-15T10:00:00.100Z" },
-      ...{ throughput: 2, mean: 100, error_rate: 50, p_90: 100, p_95: 100, namespaces: ["web"] },
+      revision: "r1",
+      first_seen: "2026-01-15T10:00:00.100Z",
+      last_seen: "2026-01-15T10:00:00.100Z",
+      throughput: 2,
+      mean: 100,
+      error_rate: 50,
+      p_90: 100,
+      p_95: 100,
+      namespaces: ["web"],
     });
     for (const body of [
       { revision: "r2" },

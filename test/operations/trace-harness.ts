@@ -73,7 +73,10 @@ export function request(over: Parameters<typeof createSpan>[0] = {}): Placed {
     tags: ___,
     ...stored
   } = createSpan({
-    ...{ trace_id: hex("a", 32), span_id: hex("a", 16), span_kind: "server", span_name: "GET /" },
+    trace_id: hex("a", 32),
+    span_id: hex("a", 16),
+    span_kind: "server",
+    span_name: "GET /",
     ...over,
   });
   return stored;

@@ -178,7 +178,10 @@ describe("traces with missing or late spans", () => {
 
   test("list an error below a missing parent, with empty names", async () => {
     const lost = request({
-      ...{ parent_span_id: hex("e", 16), span_kind: "client", span_name: "charge", to: 5 },
+      parent_span_id: hex("e", 16),
+      span_kind: "client",
+      span_name: "charge",
+      to: 5,
       events: [createException(1, "Oops")],
     });
     expect(await run([lost])).toEqual([]);

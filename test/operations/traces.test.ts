@@ -116,7 +116,9 @@ describe("trace routes: request bodies", () => {
 
 describe("trace routes: answers", () => {
   const failed = request({
-    ...{ revision: "3f9c", status_code: "ERROR", status_message: "it broke" },
+    revision: "3f9c",
+    status_code: "ERROR",
+    status_message: "it broke",
     span_attributes: {
       "appsignal.tag.region": "eu",
       "appsignal.action_name": "Cart#show",
@@ -133,14 +135,16 @@ describe("trace routes: answers", () => {
   test("returns a trace summary with all its keys", async () => {
     expect(await run("tracing/traces/performance", listing)).toEqual([
       {
-        ...{ trace_id: hex("a", 32), span_id: hex("a", 16), site_id: "shop", namespace: "web" },
-        ...{
-          action_name: "Cart#show",
-          revision: "3f9c",
-          time: "2026-01-15T10:00:00.010Z",
-          duration: 10.000004,
-        },
-        ...{ tags: { region: "eu" }, has_npo: false },
+        trace_id: hex("a", 32),
+        span_id: hex("a", 16),
+        site_id: "shop",
+        namespace: "web",
+        action_name: "Cart#show",
+        revision: "3f9c",
+        time: "2026-01-15T10:00:00.010Z",
+        duration: 10.000004,
+        tags: { region: "eu" },
+        has_npo: false,
       },
     ]);
     const bare = serve([request()]);
@@ -151,25 +155,37 @@ describe("trace routes: answers", () => {
     const [row] = await run("tracing/trace", { site_ids: ["shop"], trace_id: hex("A", 32) });
     const digest = encodeActionDigest({ namespace: "web", action: "Cart#show" });
     expect(row).toEqual({
-      ...{ start_time: "2026-01-15T10:00:00.000Z", end_time: "2026-01-15T10:00:00.010000004Z" },
-      ...{ duration: 10.000004, trace_id: hex("a", 32), span_id: hex("a", 16), parent_span_id: "", digest },
-      ...{ site_id: "shop", trace_state: "", service_name: "web", namespace: "web", revision: "3f9c" },
-      ...{
-        action_name: "Cart#show",
-        span_name: "GET /",
-        span_kind: "server",
-        scope_name: "",
-        scope_version: "",
-      },
-      ...{ status_code: "ERROR", status_message: "it broke", resource_attributes: { "service.name": "web" } },
+      start_time: "2026-01-15T10:00:00.000Z",
+      end_time: "2026-01-15T10:00:00.010000004Z",
+      duration: 10.000004,
+      trace_id: hex("a", 32),
+      span_id: hex("a", 16),
+      parent_span_id: "",
+      digest,
+      site_id: "shop",
+      trace_state: "",
+      service_name: "web",
+      namespace: "web",
+      revision: "3f9c",
+      action_name: "Cart#show",
+      span_name: "GET /",
+      span_kind: "server",
+      scope_name: "",
+      scope_version: "",
+      status_code: "ERROR",
+      status_message: "it broke",
+      resource_attributes: { "service.name": "web" },
       span_attributes: expect.objectContaining({ nested: { list: [1, null, "x"] } }),
       "events.timestamp": ["2026-01-15T10:00:00.001Z"],
       "events.name": ["exception"],
       "events.attributes": [
         { "exception.type": "KeyError", "appsignal.incident_digest": expect.stringMatching(/^err_[\w-]+$/) },
       ],
-      ...{ "links.trace_id": [hex("b", 32)], "links.span_id": [hex("b", 16)], "links.trace_state": ["a=b"] },
-      ...{ "links.attributes": [{}], subtrace_root: true },
+      "links.trace_id": [hex("b", 32)],
+      "links.span_id": [hex("b", 16)],
+      "links.trace_state": ["a=b"],
+      "links.attributes": [{}],
+      subtrace_root: true,
     });
   });
 
@@ -177,13 +193,18 @@ describe("trace routes: answers", () => {
     const { store } = { store: createMemorySpans() };
     store.add("shop", [failed]);
     const site: Site = {
-      ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
+      id: "shop",
+      retention: 86_400_000,
+      counterDefault: "cumulative",
       traces: { backend: "m", store, source: buildSpanSource("shop", { index: "shop", layout: "auto" }) },
     };
     const operation = operations.find(({ name }) => name === "tracing.trace");
     const answer = operation?.prepare({ site_ids: ["shop"], trace_id: hex("a", 32) }).run({
-      ...{ user: "ana", sites: new Map([["shop", site]]), limits: defaults.limits },
-      ...{ now: () => at(0), signal: new AbortController().signal },
+      user: "ana",
+      sites: new Map([["shop", site]]),
+      limits: defaults.limits,
+      now: () => at(0),
+      signal: new AbortController().signal,
     });
     if (answer === undefined || !(Symbol.asyncIterator in answer)) throw new Error("rows expected");
     for await (const { text } of answer) expect(text).toContain('"big":9007199254740993,');
@@ -254,7 +275,11 @@ describe("trace routes: ranges", () => {
 describe("trace detail routes", () => {
   const root = request({ to: 100 });
   const child = request({
-    ...{ span_id: hex("0", 16), parent_span_id: root.span_id, span_kind: "internal", from: 5, to: 9 },
+    span_id: hex("0", 16),
+    parent_span_id: root.span_id,
+    span_kind: "internal",
+    from: 5,
+    to: 9,
     events: [createException(6, "KeyError", "digest-1")],
   });
   const other = request({ trace_id: hex("c", 32), to: 50 });
@@ -296,7 +321,9 @@ describe("trace detail routes", () => {
     store.add("shop", [root, child]);
     const source = buildSpanSource("shop", { index: "shop", layout: "auto" });
     const site: Site = {
-      ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
+      id: "shop",
+      retention: 86_400_000,
+      counterDefault: "cumulative",
       traces: { backend: "m", store, source },
     };
     const read = (limits: Parameters<typeof ask>[2]) =>

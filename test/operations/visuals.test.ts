@@ -46,7 +46,9 @@ function serve(visuals: readonly Visual[], store: MetricStore = storeWith([[{ ho
       [
         "shop",
         {
-          ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
+          id: "shop",
+          retention: 86_400_000,
+          counterDefault: "cumulative",
           metrics: { backend: "memory", store, match: { site: "shop" } },
         },
       ],
@@ -119,12 +121,20 @@ describe("saved visual as JSON", () => {
 
   test("returns the rows of a table over a fixed range", async () => {
     const table = visualOf({
-      ...{ type: "table", range: undefined, resolution: undefined },
-      ...{ from: "2026-01-15T09:59:30Z", to: "2026-01-15T10:00:00Z", group_by: [{ Tag: "host" }] },
+      type: "table",
+      range: undefined,
+      resolution: undefined,
+      from: "2026-01-15T09:59:30Z",
+      to: "2026-01-15T10:00:00Z",
+      group_by: [{ Tag: "host" }],
       select: [{ ...select[0], id: "now" }],
     });
     expect(await (await serve([table]).ask(id)).json()).toEqual({
-      ...{ id, title: "CPU", description: "", type: "table", resolution: null },
+      id,
+      title: "CPU",
+      description: "",
+      type: "table",
+      resolution: null,
       from: "2026-01-15T09:59:30.000Z",
       to: "2026-01-15T10:00:00.000Z",
       rows: [{ id: expect.any(String), group: { host: "a" }, data: { now: 2 } }],
@@ -217,7 +227,8 @@ describe("saved visual as CSV", () => {
 
   test("has its columns without data", async () => {
     const table = visualOf({
-      ...{ type: "table", group_by: [{ Tag: "host" }, "Name"] },
+      type: "table",
+      group_by: [{ Tag: "host" }, "Name"],
       select: [
         { ...select[0], id: "a" },
         { ...select[0], name: "none", id: "b" },
@@ -230,7 +241,8 @@ describe("saved visual as CSV", () => {
 
   test("prints no inherited property of Object", async () => {
     const table = visualOf({
-      ...{ type: "table", group_by: [{ Tag: "host" }, { Tag: "toString" }] },
+      type: "table",
+      group_by: [{ Tag: "host" }, { Tag: "toString" }],
       select: [
         { ...select[0], id: "a" },
         { ...select[0], name: "none", id: "constructor" },

@@ -55,7 +55,10 @@ function ask(
   } = {},
 ): Promise<Outcome> {
   const body = JSON.stringify({
-    ...{ site_id: over.site ?? "shop", source_ids: ["app"], query: "", use_expressions: true },
+    site_id: over.site ?? "shop",
+    source_ids: ["app"],
+    query: "",
+    use_expressions: true,
     pagination: { per_page: over.perPage ?? 5, order: "DESC", cursor: { time: null } },
   });
   const headers = {

@@ -73,7 +73,10 @@ sites:
     "content-type": "application/json",
   };
   const lines = (site_id: string) => ({
-    ...{ site_id, source_ids: ["app"], query: "secret-of-a-query", use_expressions: true },
+    site_id,
+    source_ids: ["app"],
+    query: "secret-of-a-query",
+    use_expressions: true,
     pagination: { per_page: 5, order: "ASC", cursor: { time: null } },
   });
   const ask = (path: string, init: RequestInit = {}) =>
@@ -84,7 +87,9 @@ sites:
   }
   const series = {
     site_id: "shop",
-    ...{ from: "2026-01-15T10:00:00Z", to: "2026-01-15T10:30:00Z", resolution: "MINUTELY" },
+    from: "2026-01-15T10:00:00Z",
+    to: "2026-01-15T10:30:00Z",
+    resolution: "MINUTELY",
     select: [{ name: "g", field: "gauge", tags: { host: "*" } }],
   };
   const measured = await ask("/api/v2/metrics/timeseries?token=secret-of-ana", {

@@ -189,8 +189,11 @@ describe("the release workflow", () => {
     function runJob(name: "release" | "publish"): readonly string[] {
       const env = {
         PATH: `${join(folder, "bin")}:${process.env.PATH}`,
-        ...{ GITHUB_REF_NAME: "v1.2.3", GITHUB_REPOSITORY: "o/r", GITHUB_STEP_SUMMARY: "summary" },
-        ...{ KEY: "key", NPM_TOKEN: "token" },
+        GITHUB_REF_NAME: "v1.2.3",
+        GITHUB_REPOSITORY: "o/r",
+        GITHUB_STEP_SUMMARY: "summary",
+        KEY: "key",
+        NPM_TOKEN: "token",
       };
       for (const { run } of jobs[name].steps)
         if (run !== undefined) execFileSync("bash", ["-e", "-c", run], { cwd: folder, env });

@@ -31,7 +31,9 @@ test("searches for log lines", async () => {
     if (url === "/") return sendJson(response, { version: { number: "8.19.8" } });
     if (!url?.includes("_search")) return sendJson(response, { "logs-1": { mappings, settings } });
     sendJson(response, {
-      ...{ took: 1, timed_out: false, _shards: { total: 1, successful: 1, skipped: 0, failed: 0 } },
+      took: 1,
+      timed_out: false,
+      _shards: { total: 1, successful: 1, skipped: 0, failed: 0 },
       hits: { hits: [] },
     });
   });
@@ -46,7 +48,9 @@ test("searches for log lines", async () => {
         range: { from: fromMillis(0), to: fromMillis(10_000) },
         filter: parse(""),
         order: "asc",
-        ...{ expectedLines: 10, documentLimit: 100, tieLimit: 100 },
+        expectedLines: 10,
+        documentLimit: 100,
+        tieLimit: 100,
       },
       signal,
     );

@@ -23,17 +23,18 @@ export async function askEveryRoute(address: string, token: string): Promise<rea
   const select = [{ id: "cpu", name: "cpu", field: "gauge", tags: { hostname: "*" }, aggregation: "avg" }];
   // Each route ignores keys that are not its own.
   const body = {
-    ...{
-      ...span,
-      pagination,
-      namespace,
-      action,
-      revision,
-      digest: event.digest,
-      source_ids: ["app"],
-      query: "",
-    },
-    ...{ select, group_by: [{ Tag: "hostname" }], expression: "*/5 * * * *", timestamp: Date.now() / 1_000 },
+    ...span,
+    pagination,
+    namespace,
+    action,
+    revision,
+    digest: event.digest,
+    source_ids: ["app"],
+    query: "",
+    select,
+    group_by: [{ Tag: "hostname" }],
+    expression: "*/5 * * * *",
+    timestamp: Date.now() / 1_000,
     error: { name: "TypeError" },
   };
   const bodies: Readonly<Record<string, object>> = {

@@ -51,7 +51,9 @@ export async function openIdentityProvider(options: ProviderOptions = {}): Promi
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
   const issuer = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
   const opened: IdentityProvider = {
-    ...{ issuer, asked, forgery: {} },
+    issuer,
+    asked,
+    forgery: {},
     issueToken: async () => {
       const response = await fetch(`${issuer}/token`, {
         method: "POST",
@@ -87,14 +89,22 @@ async function createHandler(
     jwks: { keys: [key] },
     clients: [
       {
-        ...{ client_id: clientId, token_endpoint_auth_method: "none", redirect_uris: redirectUris },
+        client_id: clientId,
+        token_endpoint_auth_method: "none",
+        redirect_uris: redirectUris,
         // What a client on plain HTTP has to call itself.
-        ...{ application_type: "native", grant_types: ["authorization_code"], response_types: ["code"] },
+        application_type: "native",
+        grant_types: ["authorization_code"],
+        response_types: ["code"],
         id_token_signed_response_alg: "ES256",
       },
       {
-        ...{ client_id: "machine", client_secret: secret, grant_types: ["client_credentials"] },
-        ...{ redirect_uris: [], response_types: [], id_token_signed_response_alg: "ES256" },
+        client_id: "machine",
+        client_secret: secret,
+        grant_types: ["client_credentials"],
+        redirect_uris: [],
+        response_types: [],
+        id_token_signed_response_alg: "ES256",
       },
     ],
     adapter: createMemoryAdapter(0),
@@ -125,8 +135,11 @@ async function createHandler(
       resourceIndicators: {
         enabled: true,
         getResourceServerInfo: () => ({
-          ...{ scope: "logs", audience, accessTokenTTL: tokenSeconds },
-          ...{ accessTokenFormat: "jwt", jwt: { sign: { alg: "ES256" } } },
+          scope: "logs",
+          audience,
+          accessTokenTTL: tokenSeconds,
+          accessTokenFormat: "jwt",
+          jwt: { sign: { alg: "ES256" } },
         }),
       },
     },

@@ -56,7 +56,9 @@ test("a tail over Elasticsearch delivers late documents and survives a failing s
       .sort((a, b) => a.time - b.time)
       .slice(0, size)
       .map(({ id, time }) => ({
-        ...{ _index: "logs-1", _id: id, sort: [time] },
+        _index: "logs-1",
+        _id: id,
+        sort: [time],
         _source: { "@timestamp": new Date(time).toISOString(), message: id },
       }));
     const failed = failure === "partial" ? 1 : 0;

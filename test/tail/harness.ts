@@ -126,7 +126,8 @@ export function createSubject(
     let ending: boolean | undefined;
     const chunks = await tails.open(
       {
-        ...{ store, ...other },
+        store,
+        ...other,
         sources: [{ id: "app", index: "app", layout: "auto", tenantFilter: undefined }],
         filter: parse(query),
         from: from === undefined ? undefined : fromMillis(base + from),

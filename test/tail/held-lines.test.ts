@@ -22,7 +22,8 @@ function createHoldingStore(bytes: () => number) {
     },
   });
   return {
-    ...{ wrap, readings },
+    wrap,
+    readings,
     watch: (heldBy: Map<string, number>) => {
       ledger = heldBy;
     },

@@ -21,23 +21,32 @@ const base = Date.UTC(2026, 0, 15);
 const lines = Array.from(
   { length: 100 },
   (_, n): LogLine => ({
-    ...{ id: `l${n}`, source_id: "app", time: fromMillis(base - 1_000), severity: "info" },
+    id: `l${n}`,
+    source_id: "app",
+    time: fromMillis(base - 1_000),
+    severity: "info",
     json: JSON.stringify({ path: `/orders/${n}` }),
   }),
 );
 
 function listen(poller: Poller, listener: Pick<Listener, "filter"> & Partial<Listener>) {
   const deaf = {
-    ...{ onLines: () => undefined, onClosed: () => undefined },
-    ...{ onFailure: () => undefined, onRefusal: () => undefined },
+    onLines: () => undefined,
+    onClosed: () => undefined,
+    onFailure: () => undefined,
+    onRefusal: () => undefined,
   };
   return poller.listen({ ...deaf, ...listener }, "ana");
 }
 
 function createPollerOf(store: LogStore, over: Partial<PollerOptions> = {}) {
   return createPoller({
-    ...{ store, sources: [{ id: "app", index: "x", layout: "ecs", tenantFilter: undefined }] },
-    ...{ deadline: 30_000, lateness: 60_000, tieLimit: 10_000, seenLimit: 10_000 },
+    store,
+    sources: [{ id: "app", index: "x", layout: "ecs", tenantFilter: undefined }],
+    deadline: 30_000,
+    lateness: 60_000,
+    tieLimit: 10_000,
+    seenLimit: 10_000,
     openHeld: (account) => createHeldBytes(1_000_000, { ledger: createHeldLedger(), account }),
     now: () => fromMillis(base),
     pause: (_, signal) => delay(60_000, undefined, { signal }).catch(() => undefined),

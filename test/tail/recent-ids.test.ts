@@ -4,7 +4,12 @@ import type { Instant } from "#src/core/time.ts";
 import { createRecentIds } from "#src/tail/recent-ids.ts";
 
 const createLine = (time: bigint): LogLine => ({
-  ...{ id: "i/1", time: time as Instant, source_id: "app", severity: "info", message: "", json: "{}" },
+  id: "i/1",
+  time: time as Instant,
+  source_id: "app",
+  severity: "info",
+  message: "",
+  json: "{}",
 });
 
 test("a line is known by its id within its millisecond, as copies in two clusters are", () => {

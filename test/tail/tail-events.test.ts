@@ -30,8 +30,12 @@ async function read(texts: readonly string[]) {
 
 const makeLines = (count: number): readonly LogLine[] =>
   Array.from({ length: count }, (_, n) => ({
-    ...{ id: `l${n}`, time: fromMillis(base + n), source_id: "app", severity: "info" as const },
-    ...{ message: "a\n\nevent: line\nid: forged\ndata: {}\n\n", json: "{}" },
+    id: `l${n}`,
+    time: fromMillis(base + n),
+    source_id: "app",
+    severity: "info" as const,
+    message: "a\n\nevent: line\nid: forged\ndata: {}\n\n",
+    json: "{}",
   }));
 
 describe("events of a tail", () => {

@@ -61,13 +61,18 @@ test("actions groups requests by namespace and action, with errors and N+1", asy
 test("actions finds an N+1 in the first and the last of many traces", async () => {
   const requests = Array.from({ length: 1_200 }, (_, n) =>
     createSpan({
-      ...{ trace_id: `${n}`, span_id: "r", span_kind: "server" },
+      trace_id: `${n}`,
+      span_id: "r",
+      span_kind: "server",
       action: n === 0 ? "First" : "Last",
     }),
   );
   const queries = ["0", "1199"].map((trace_id) =>
     createSpan({
-      ...{ trace_id, span_id: "q", parent_span_id: "r", span_kind: "client" },
+      trace_id,
+      span_id: "q",
+      parent_span_id: "r",
+      span_kind: "client",
       statement: "q",
       count: 9,
     }),
@@ -97,8 +102,13 @@ describe("slow events", () => {
   const root = createSpan({ span_id: "root", span_kind: "server", action: "Pay", to: 500 });
   const query = (id: string, over: Partial<Span> & { from?: number; to?: number } = {}): Span =>
     createSpan({
-      ...{ span_id: id, parent_span_id: "root", span_kind: "client", span_name: "query" },
-      ...{ statement: `SELECT '${id}'`, span_attributes: { "db.system": "mysql", host: id }, ...over },
+      span_id: id,
+      parent_span_id: "root",
+      span_kind: "client",
+      span_name: "query",
+      statement: `SELECT '${id}'`,
+      span_attributes: { "db.system": "mysql", host: id },
+      ...over,
     });
   const render = createSpan({ span_id: "r", parent_span_id: "root", span_name: "render", to: 40 });
   const spans = [
@@ -110,8 +120,12 @@ describe("slow events", () => {
   ];
   const { slowEvents, slowEventActions } = createSpanAnalytics(createArrayReader(spans));
   const everything = {
-    ...{ sources: [shop] as const, range, requiredAttributes: [], excludedAttributes: [] },
-    ...{ limit: 10, budget: createTestBudget() },
+    sources: [shop] as const,
+    range,
+    requiredAttributes: [],
+    excludedAttributes: [],
+    limit: 10,
+    budget: createTestBudget(),
   };
   const ask = (over: object) => slowEvents({ ...everything, ...over }, signal);
   const queries = {
@@ -212,8 +226,13 @@ test("shared span id at the root: both sides are requests and the server span ow
   const called = { ...call, ...({ span_kind: "server", start: at(1), action: "Serve" } as const) };
   const queries = Array.from({ length: 5 }, (_, n) =>
     createSpan({
-      ...{ trace_id: "t9", span_id: `q${n}`, parent_span_id: "x", span_kind: "client", from: 2 },
-      ...{ statement: `SELECT ${n}`, events: n === 0 ? [createException(3, "Lost", "lost")] : [] },
+      trace_id: "t9",
+      span_id: `q${n}`,
+      parent_span_id: "x",
+      span_kind: "client",
+      from: 2,
+      statement: `SELECT ${n}`,
+      events: n === 0 ? [createException(3, "Lost", "lost")] : [],
     }),
   );
   for (const spans of [
@@ -248,8 +267,14 @@ test("revisionStats counts a revision's requests and finds their first and last 
   const { revisionStats } = createSpanAnalytics(createArrayReader(spans));
   const query = { sources: [shop], range, revision: "r1", budget: createTestBudget() } as const;
   expect(await revisionStats(query, signal)).toEqual({
-    ...{ first_seen: at(20), last_seen: at(100), count: 2, error_count: 1 },
-    ...{ mean: 60, p_90: 100, p_95: 100, namespaces: ["admin", "web"] },
+    first_seen: at(20),
+    last_seen: at(100),
+    count: 2,
+    error_count: 1,
+    mean: 60,
+    p_90: 100,
+    p_95: 100,
+    namespaces: ["admin", "web"],
   });
   expect(await revisionStats({ ...query, revision: "r3" }, signal)).toBeUndefined();
 });

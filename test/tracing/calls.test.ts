@@ -120,7 +120,8 @@ describe("calls", () => {
       const query: EdgesQuery = {
         sources: [createSource(site)],
         partners: partners.map(createSource),
-        ...{ range, budget: createBudget(100_000) },
+        range,
+        budget: createBudget(100_000),
       };
       const found = await createSpanAnalytics(createArrayReader(spans)).siteEdges(query, signal);
       const counted = Object.entries(found).map(([side, rows]) => [
@@ -183,8 +184,10 @@ describe("calls", () => {
       return reader.find(lookup, ...rest);
     };
     const query: EdgesQuery = {
-      ...{ sources: [createSource("shop")], partners: [] },
-      ...{ range, budget: createBudget(100_000) },
+      sources: [createSource("shop")],
+      partners: [],
+      range,
+      budget: createBudget(100_000),
     };
     await createSpanAnalytics({ ...reader, find }).siteEdges(query, signal);
     return ranges;
@@ -219,7 +222,8 @@ describe("calls", () => {
       const query: EdgesQuery = {
         sources: [createSource(site)],
         partners: partners.map(createSource),
-        ...{ range: own, budget: createBudget(100_000) },
+        range: own,
+        budget: createBudget(100_000),
       };
       for (const [side, edges] of Object.entries(await analytics.siteEdges(query, signal))) {
         addEdges(`site ${side}`, edges);

@@ -17,7 +17,10 @@ const second = 1_000;
 const traces = Array.from({ length: 64 }, (_, n) => {
   const times = { trace_id: `t${n}`, from: n * second, to: n * second + 10 };
   const request = createSpan({
-    ...{ ...times, span_id: `r${n}`, span_kind: "server", action: `A${n}` },
+    ...times,
+    span_id: `r${n}`,
+    span_kind: "server",
+    action: `A${n}`,
     events: [createException(n * second, "E")],
   });
   const call = createSpan({ ...times, span_id: `c${n}`, parent_span_id: `r${n}`, span_kind: "client" });
@@ -44,8 +47,15 @@ const noFilter = { requiredAttributes: [], excludedAttributes: [] };
 
 async function list({ budget }: Opened, over: Partial<ListingQuery>): Promise<number> {
   const query: ListingQuery = {
-    ...{ sources, range: all, candidates: "requests", filter: { query: { kind: "all" } } },
-    ...{ by: "time", order: "asc", expectedRows: 1, tieLimit: 100, budget },
+    sources,
+    range: all,
+    candidates: "requests",
+    filter: { query: { kind: "all" } },
+    by: "time",
+    order: "asc",
+    expectedRows: 1,
+    tieLimit: 100,
+    budget,
     ...over,
   };
   let rows = 0;
@@ -113,7 +123,11 @@ test("rollups give back the spans of some segments before they read others", asy
     store.add([{ ...call, peer: "db", start: at(n * hour), end: at(n * hour + 10) }]);
   }
   const cache = createRollupCache({
-    ...{ backend: "es", maxBytes: 1_000_000, minSpans: 0, behindPause: 0, segmentSpans: 1 },
+    backend: "es",
+    maxBytes: 1_000_000,
+    minSpans: 0,
+    behindPause: 0,
+    segmentSpans: 1,
   });
   const rolled = createRollupAnalytics(store.reader, cache);
   const { budget, ledger } = open(56 * bytesPerSpan);

@@ -19,12 +19,22 @@ describe("service edges", () => {
     to: 40,
   });
   const taken = createSpan({
-    ...{ site_id: "stock", span_id: "k", parent_span_id: "c", span_kind: "server", to: 30 },
-    ...{ service_name: "stock", action: "Reserve" },
+    site_id: "stock",
+    span_id: "k",
+    parent_span_id: "c",
+    span_kind: "server",
+    to: 30,
+    service_name: "stock",
+    action: "Reserve",
   });
   const query = createSpan({
-    ...{ span_id: "q", parent_span_id: "m", span_kind: "client", peer: "postgresql" },
-    ...{ to: 60, count: 3, status_code: "ERROR" },
+    span_id: "q",
+    parent_span_id: "m",
+    span_kind: "client",
+    peer: "postgresql",
+    to: 60,
+    count: 3,
+    status_code: "ERROR",
   });
   const nameless = createSpan({ span_id: "n", parent_span_id: "m", span_kind: "client" });
   const send = createSpan({
@@ -35,14 +45,12 @@ describe("service edges", () => {
     to: 10,
   });
   const job = createSpan({
-    ...{
-      span_id: "w",
-      trace_id: "t2",
-      span_kind: "consumer",
-      service_name: "worker",
-      action: "Mail",
-      to: 900,
-    },
+    span_id: "w",
+    trace_id: "t2",
+    span_kind: "consumer",
+    service_name: "worker",
+    action: "Mail",
+    to: 900,
     links: [{ trace_id: "t1", span_id: "p", trace_state: "", attributes: {} }],
   });
   const { siteEdges, actionEdges } = createSpanAnalytics(
@@ -204,7 +212,13 @@ describe("service edges", () => {
     expect(new Set(downstream)).toEqual(
       new Set(
         rows.map(([service, namespace, action, span_kind, peer_span_kind, edge_type, rest]) => ({
-          ...{ service, namespace, action, span_kind, peer_span_kind, edge_type, ...rest },
+          service,
+          namespace,
+          action,
+          span_kind,
+          peer_span_kind,
+          edge_type,
+          ...rest,
         })),
       ),
     );

@@ -45,13 +45,14 @@ test("reads events only for exceptions and for complete traces", async () => {
   };
   const [own, defined] = [createSpanAnalytics(listening), createSpanAnalytics(reader)];
   const createScope = () => ({
-    ...{
-      sources: [createSource("shop")] as const,
-      partners: [createSource("stock")],
-      range,
-      budget: createTestBudget(),
-    },
-    ...{ namespaces: [], requiredAttributes: [], excludedAttributes: [], limit: 100 },
+    sources: [createSource("shop")] as const,
+    partners: [createSource("stock")],
+    range,
+    budget: createTestBudget(),
+    namespaces: [],
+    requiredAttributes: [],
+    excludedAttributes: [],
+    limit: 100,
   });
   const event = { service: "shop-web", kind: "client", name: "query", statement: undefined } as const;
   const action = { service: "shop-web", namespace: "web", action: "Cart#show" };
@@ -70,7 +71,11 @@ test("reads events only for exceptions and for complete traces", async () => {
   expect(whole).toEqual([]);
   const listing: Omit<ListingQuery, "candidates"> = {
     ...createScope(),
-    ...{ filter: { query: { kind: "all" } }, by: "time", order: "desc", expectedRows: 10, tieLimit: 100 },
+    filter: { query: { kind: "all" } },
+    by: "time",
+    order: "desc",
+    expectedRows: 10,
+    tieLimit: 100,
     beyond: undefined,
   };
   for (const candidates of ["requests", "errors"] as const) {

@@ -268,7 +268,9 @@ describe("visual directory", () => {
         type: (...asked) => wait().then(() => metrics.type(...asked)),
       };
       const site: Site = {
-        ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
+        id: "shop",
+        retention: 86_400_000,
+        counterDefault: "cumulative",
         metrics: { backend: "memory", store, match: { site: "shop" } },
       };
       const authenticate = createAuthenticator([], () => fromMillis(base));
@@ -279,7 +281,10 @@ describe("visual directory", () => {
       return gate.promise;
     });
     const server = createServer({
-      ...{ ...slow, operations, visuals, telemetry: createTelemetry({ write: () => {} }) },
+      ...slow,
+      operations,
+      visuals,
+      telemetry: createTelemetry({ write: () => {} }),
       now: () => fromMillis(base),
       loadGraphql: () => Promise.reject(new Error("not asked for")),
     });

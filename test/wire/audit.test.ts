@@ -23,7 +23,10 @@ function openAudit(config: Partial<AuditConfig> = {}) {
   };
   const audit = createAuditLog({
     config: { key: "k".repeat(16), queries: "text", onFull: "refuse", ...config },
-    ...{ sink, now: () => fromMillis(0), onDropped: () => {}, onState: () => {} },
+    sink,
+    now: () => fromMillis(0),
+    onDropped: () => {},
+    onState: () => {},
   });
   return { audit, lines, gate };
 }
@@ -45,8 +48,17 @@ test("a page, with what was asked and how much was answered", async () => {
   const text = await answer.text();
   expect(lines).toMatchObject([
     {
-      ...{ event: "request", request: "r1", operation: "logs.lines", user: "ana", sites: ["shop"], from },
-      ...{ query: "severity=error", status: 200, decision: "allowed", rows: 3, bytes: text.length },
+      event: "request",
+      request: "r1",
+      operation: "logs.lines",
+      user: "ana",
+      sites: ["shop"],
+      from,
+      query: "severity=error",
+      status: 200,
+      decision: "allowed",
+      rows: 3,
+      bytes: text.length,
     },
   ]);
   expect(lines[0]?.token).toMatch(/^sha256:[0-9a-f]{12}$/);
@@ -146,8 +158,12 @@ test.each([
 
 function createLine(n: number): LogLine {
   return {
-    ...{ id: `i/${n}`, time: fromMillis(n), source_id: "app", severity: "info" },
-    ...{ message: "x".repeat(1_000), json: "{}" },
+    id: `i/${n}`,
+    time: fromMillis(n),
+    source_id: "app",
+    severity: "info",
+    message: "x".repeat(1_000),
+    json: "{}",
   } as const;
 }
 

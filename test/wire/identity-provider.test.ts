@@ -25,8 +25,13 @@ afterAll(() => provider.stop());
 
 function authenticate() {
   const config: JwtIssuer = {
-    ...{ issuer: provider.issuer, audience: [audience], algorithms: ["ES256"], typ: ["at+jwt"] },
-    ...{ user: "sub", sites: { claim: "readout_sites", map: { "demo-shop": ["shop"] } }, scopes: "scope" },
+    issuer: provider.issuer,
+    audience: [audience],
+    algorithms: ["ES256"],
+    typ: ["at+jwt"],
+    user: "sub",
+    sites: { claim: "readout_sites", map: { "demo-shop": ["shop"] } },
+    scopes: "scope",
   };
   return createAuthenticator([], now, { verifyJwt: createVerifier([config]) });
 }

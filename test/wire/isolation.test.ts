@@ -43,7 +43,11 @@ function serve(
   }
   const visual = readVisual(
     JSON.stringify({
-      ...{ id: published, title: "CPU", type: "line", site: sites[0]?.[0], range: "1h" },
+      id: published,
+      title: "CPU",
+      type: "line",
+      site: sites[0]?.[0],
+      range: "1h",
       select: [{ name: "cpu", tags: {}, field: "gauge" }],
     }),
     "visual.yaml",

@@ -50,7 +50,9 @@ beforeAll(async () => {
     },
   ]);
   const tokens = ["demo-shop", "demo-blog"].map((site) => ({
-    ...{ user: site, sha256: hashToken(`token-${site}`), sites: [site] },
+    user: site,
+    sha256: hashToken(`token-${site}`),
+    sites: [site],
   }));
   const io = { ...testIO, now };
   server = createServer({
@@ -110,7 +112,10 @@ describe("tokens of both kinds", () => {
         ask("/api/v2/logs/lines", token, {
           method: "POST",
           body: JSON.stringify({
-            ...{ site_id: site, source_ids: ["app"], query: "", ...range },
+            site_id: site,
+            source_ids: ["app"],
+            query: "",
+            ...range,
             pagination: { per_page: 1, order: "DESC" },
           }),
         }),

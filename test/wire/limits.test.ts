@@ -578,8 +578,14 @@ describe("limits of a connection", () => {
     // Larger than the socket buffers of the system, and not streamed: each chunk of a stream has its own deadline.
     const size = 16 * 1_048_576;
     const line = {
-      ...{ id: "l", time: fromMillis(base), source_id: "app", severity: "info" as const },
-      ...{ message: undefined, hostname: undefined, group: undefined, json: "x".repeat(size) },
+      id: "l",
+      time: fromMillis(base),
+      source_id: "app",
+      severity: "info" as const,
+      message: undefined,
+      hostname: undefined,
+      group: undefined,
+      json: "x".repeat(size),
     };
     const store: LogStore = {
       async *lines() {

@@ -25,7 +25,10 @@ function createKind(
     kind,
     parseConfig: () => ({}),
     create: (name) => ({
-      ...{ name, kind, stores: {}, close: async () => {} },
+      name,
+      kind,
+      stores: {},
+      close: async () => {},
       probe: async () => {
         await probe();
         return { product: "Slow", version: "1" };

@@ -41,7 +41,9 @@ function configuration(number: number) {
   };
   const sources = new Map([["app", { id: "app", index: "app", layout: "auto", tenantFilter: undefined }]]);
   const site: Site = {
-    ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
+    id: "shop",
+    retention: 86_400_000,
+    counterDefault: "cumulative",
     logs: { backend: "memory", store, sources },
   };
   const served: ServedConfig = {

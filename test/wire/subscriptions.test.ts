@@ -414,8 +414,12 @@ describe("a subscription", () => {
         for (; batches < 400; batches += 1) {
           signal.throwIfAborted();
           yield Array.from({ length: 500 }, (_, n) => ({
-            ...{ id: `l${batches}-${n}`, time: fromMillis(base + batches), source_id: "app" },
-            ...{ severity: "info" as const, message: "x".repeat(200), json: "{}" },
+            id: `l${batches}-${n}`,
+            time: fromMillis(base + batches),
+            source_id: "app",
+            severity: "info" as const,
+            message: "x".repeat(200),
+            json: "{}",
           }));
         }
       },
@@ -454,7 +458,9 @@ describe("a subscription", () => {
     const audit = createAuditLog({
       config: { key: "k".repeat(16), queries: "text", onFull: "refuse" },
       sink: { append, reopen: () => {}, close: async () => [] },
-      ...{ now: () => fromMillis(0), onDropped: () => {}, onState: () => {} },
+      now: () => fromMillis(0),
+      onDropped: () => {},
+      onState: () => {},
     });
     const { ask, server, served } = await start({ audit });
     const client = await ask(subscribe({ ...shop, query: "severity=error" }), { "x-request-id": "r1" });

@@ -20,7 +20,12 @@ export function ask(port: number, over: RequestOptions = {}): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const sent = request(
       {
-        ...{ host: "127.0.0.1", port, path: linesPath, method: "POST", ca: trusted, agent: false },
+        host: "127.0.0.1",
+        port,
+        path: linesPath,
+        method: "POST",
+        ca: trusted,
+        agent: false,
         // The name that is asked for is one of the test.
         checkServerIdentity: () => undefined,
         headers: { host, ...headers },

@@ -121,7 +121,8 @@ describe("a certificate is a user", () => {
 
   test("no more for an export that is under way, once its authority is no longer one", async () => {
     const { server, served } = createSubject({
-      ...{ lines: 60_000, certificates: [{ user: "ana", subject, sites: ["shop"] }] },
+      lines: 60_000,
+      certificates: [{ user: "ana", subject, sites: ["shop"] }],
       served: { publicUrl, tls: servedBy(pem.server) },
     });
     const { port } = await server.listen({ host: "127.0.0.1", port: 0 });

@@ -60,7 +60,8 @@ describe("the smaller limit holds", () => {
     // The clock stands still at a minute after the lines.
     const tail = { ...defaults.limits.tail, lateness: 5_000 };
     const { post, limited } = createSubject({
-      ...{ lines: 50, ownLimits: { export: 30, streams: 2 } },
+      lines: 50,
+      ownLimits: { export: 30, streams: 2 },
       limits: { tail, tokenStreams: 1 },
     });
     const from = printMillis(base);

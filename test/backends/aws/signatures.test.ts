@@ -51,7 +51,8 @@ const keysOf = (...credentials: readonly AwsCredentials[]) =>
     ]),
   );
 const signed = ({ url }: AwsVerifier, service: "es" | "aps") => ({
-  ...{ url, timeout: "60s" },
+  url,
+  timeout: "60s",
   auth: { aws: { region, service } },
 });
 
@@ -84,7 +85,8 @@ describe.each(named().filter(({ name }) => name === "os3"))("$name, signed", ({ 
   const logs = createLogSubject(
     "signed",
     {
-      ...{ name: "data-prepper", shipper: dataPrepperLogs },
+      name: "data-prepper",
+      shipper: dataPrepperLogs,
       excuses: {
         "script unindexable": { reason: "servers refuse such documents", failure: /a document was refused/ },
       },
@@ -97,7 +99,8 @@ describe.each(named().filter(({ name }) => name === "os3"))("$name, signed", ({ 
     createSpanSubject(
       "signed",
       {
-        ...{ shipper: dataPrepper, service: "serviceName" },
+        shipper: dataPrepper,
+        service: "serviceName",
         lacks: { count: "only Elastic APM compresses spans" },
       },
       open,

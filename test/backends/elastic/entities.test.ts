@@ -96,7 +96,9 @@ onServers((server) => {
       where: where(service),
     });
     const site: Site = {
-      ...{ id, retention: 86_400_000, counterDefault: "cumulative" },
+      id,
+      retention: 86_400_000,
+      counterDefault: "cumulative",
       logs: { backend: "elk", store: cluster.store, sources },
       traces: { backend: "elk", store: cluster.traces, source },
     };
@@ -108,7 +110,8 @@ onServers((server) => {
     const documents = numbers.map((n): [string, string] => [
       `l${n}`,
       printDocument({
-        ...{ time: printMillis(base + n * 37), message: `line ${n}` },
+        time: printMillis(base + n * 37),
+        message: `line ${n}`,
         json: JSON.stringify({ service: { name: isOther(n) ? "foreign" : "shop" } }),
       }),
     ]);
@@ -134,8 +137,11 @@ onServers((server) => {
 
   const keysOf = {
     LogLine: (n: number, site_id = "shop") => ({
-      ...{ __typename: "LogLine", site_id, source_id: "app" },
-      ...{ timestamp: printMillis(base + n * 37), id: `${prefix}-lines/l${n}` },
+      __typename: "LogLine",
+      site_id,
+      source_id: "app",
+      timestamp: printMillis(base + n * 37),
+      id: `${prefix}-lines/l${n}`,
     }),
     Trace: (n: number, site_id = "shop") => ({ __typename: "Trace", site_id, trace_id: traceOf(n) }),
     Deploy: (n: number, site_id = "shop") => ({ __typename: "Deploy", site_id, revision: `r${n % 40}` }),

@@ -94,18 +94,16 @@ onServers(({ name, url }) => {
 
   test("stores any tag name and value length unchanged", async () => {
     const odd = {
-      ...{
-        a: "1",
-        "a.b": "2",
-        "a.b.c": "3",
-        ".": "4",
-        "..": "5",
-        " ": "6",
-        "x.": "7",
-        ".x": "8",
-        "": "9",
-        "*": "10",
-      },
+      a: "1",
+      "a.b": "2",
+      "a.b.c": "3",
+      ".": "4",
+      "..": "5",
+      " ": "6",
+      "x.": "7",
+      ".x": "8",
+      "": "9",
+      "*": "10",
       [`k${"x".repeat(2_000)}`]: "y".repeat(40_000),
       ...Object.fromEntries(Array.from({ length: 1_500 }, (_, n) => [`many.${n}`, `${n}`])),
     };
@@ -204,11 +202,19 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${servedIndex} } } 
     const delivery = startDelivery({ spool: spooler, sites, telemetry });
     const { spoolBytes, keyRate, addressRate, proxies } = defaults;
     const intake = createIntake({
-      ...{ sites, spool: spooler, telemetry, now, onSpooled: delivery.wake },
+      sites,
+      spool: spooler,
+      telemetry,
+      now,
+      onSpooled: delivery.wake,
       config: { spool: ":memory:", spoolBytes, keyRate, addressRate, proxies },
     });
     const server = createServer({
-      ...{ operations, sites, telemetry, now, intake },
+      operations,
+      sites,
+      telemetry,
+      now,
+      intake,
       limits: defaults.limits,
       authenticate: async () => ({
         user: "ana",

@@ -37,7 +37,9 @@ onServers((server) => {
     range: { from: fromMillis(start), to: fromMillis(start + 3_600_000) },
     filter: parse(text),
     order: "asc",
-    ...{ expectedLines: 1_000, documentLimit: 10_000, tieLimit: 10_000 },
+    expectedLines: 1_000,
+    documentLimit: 10_000,
+    tieLimit: 10_000,
   });
   async function read(query: LogQuery) {
     const counts = { documents: 0, kept: 0 };

@@ -133,7 +133,9 @@ describe.runIf(one !== undefined && two !== undefined)("es7 and os3", () => {
         const [first] = clusters;
         const source = (index: string): LogSource => ({ ...buildSource("app"), index });
         const places = clusters.map(({ store }, at) => ({
-          ...{ backend: `c${at}`, store: shortenIds(store), source: source("split-half") },
+          backend: `c${at}`,
+          store: shortenIds(store),
+          source: source("split-half"),
         }));
         const split = createFederatedLogs(new Map([["app", { places, dedupe: "id" as const }]]));
         const whole = createFederatedLogs(

@@ -34,7 +34,9 @@ describe.runIf(one !== undefined && two !== undefined)("es7 and os3", () => {
         const sources = { shop: source("shop"), stock: source("stock"), blog: source("blog") };
         const places = siteNames.map((site) => {
           const all = clusters.map(({ traces }, at) => ({
-            ...{ backend: String(at), store: traces, source: sources[site] },
+            backend: String(at),
+            store: traces,
+            source: sources[site],
           }));
           return [sources[site], all] as const;
         });

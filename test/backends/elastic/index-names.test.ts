@@ -55,7 +55,9 @@ onServers((server) => {
     if (!hasStreams) return;
     const { mappings } = buildTemplate("date", 1);
     await send("PUT", "/_index_template/names", {
-      ...{ index_patterns: ["names-stream-*"], data_stream: {}, priority: 900 },
+      index_patterns: ["names-stream-*"],
+      data_stream: {},
+      priority: 900,
       template: { mappings },
     });
     for (const stream of ["names-stream-a", "names-stream-b"])

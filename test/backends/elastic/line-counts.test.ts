@@ -44,7 +44,11 @@ function countLines(
   groupBy: string | undefined,
 ): object {
   const exported = lines.map(({ time, severity, hostname = "", group = "", json }) => ({
-    ...{ timestamp: printMillis(toMillis(time)), severity, hostname, group, json },
+    timestamp: printMillis(toMillis(time)),
+    severity,
+    hostname,
+    group,
+    json,
   }));
   const { groups, lacking, ...counted } = countExportedLines(exported, resolution, groupBy, 1_000_000, true);
   const byValue = (groups ?? []).map((group) => [
@@ -59,7 +63,10 @@ function printCounts({ total, buckets, groups, groupBuckets, lacking }: LineCoun
   const byTime = (counts: ReadonlyMap<number, number> = new Map()) =>
     [...counts].sort(([a], [b]) => a - b).map(([at, count]) => ({ timestamp: printMillis(at), count }));
   return {
-    ...{ total, resolution, lacking, other: undefined },
+    total,
+    resolution,
+    lacking,
+    other: undefined,
     buckets: byTime(buckets),
     groups: [...groups].map(([value, count]) => [value, count, byTime(groupBuckets?.get(value))]).sort(),
   };
@@ -111,7 +118,8 @@ onServers((server) => {
             (line) => line.time >= range.from && line.time <= range.to && matches(filter, line),
           );
           expect({ text, grouping, ...printCounts(found, resolution) }).toEqual({
-            ...{ text, grouping },
+            text,
+            grouping,
             ...countLines(lines, resolution, grouping?.[0]),
           });
         }

@@ -15,8 +15,12 @@ onServers((server) => {
   /** Query `n` of a parent; no two parents run the same statement. */
   const query = (parent: number, n: number) =>
     make({
-      ...{ id: id(0x1000000 + 8 * parent + n), parent: id(parent), name: "query", kind: "client" },
-      ...{ start: at(parent % 1_000), end: at((parent % 1_000) + 1) },
+      id: id(0x1000000 + 8 * parent + n),
+      parent: id(parent),
+      name: "query",
+      kind: "client",
+      start: at(parent % 1_000),
+      end: at((parent % 1_000) + 1),
       attributes: { "db.system": "postgresql", "db.statement": `SELECT * FROM t${parent} WHERE id = ${n}` },
     });
 

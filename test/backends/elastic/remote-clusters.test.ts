@@ -29,7 +29,8 @@ async function nameClusters(url: string): Promise<void> {
   const down = ["127.0.0.1:9"];
   const remote = {
     eu: { seeds, skip_unavailable: true },
-    ...{ us: { seeds, skip_unavailable: false }, lost: { seeds: down, skip_unavailable: true } },
+    us: { seeds, skip_unavailable: false },
+    lost: { seeds: down, skip_unavailable: true },
     down: { seeds: down, skip_unavailable: false },
   };
   const answer = await fetch(`${url}/_cluster/settings`, {
@@ -47,7 +48,9 @@ onServers((server) => {
     createLogSubject(
       server.name,
       {
-        ...{ name: "ecs in a remote cluster", shipper: filebeat, remote: "eu" },
+        name: "ecs in a remote cluster",
+        shipper: filebeat,
+        remote: "eu",
         excuses: { "script unindexable": unindexable, "script keys": rooted("hostname") },
       },
       () => openCluster(server.url),

@@ -118,10 +118,14 @@ function testFigures({ shipper, open, copies }: Place): void {
       trace_id: pick(["1", "2", "3"]).padStart(32, "a"),
       span_id: String(written).padStart(16, "0"),
       parent_span_id: random() < 0.2 ? undefined : String(1 + Math.floor(random() * 40)).padStart(16, "0"),
-      ...{ service_name: name, revision },
+      service_name: name,
+      revision,
       resource_attributes: { "service.name": name, "service.version": revision },
-      ...{ span_kind, span_name: pick(["work", "rest"]), status_code: pick(["OK", "ERROR"]) },
-      ...{ from: to - pick([0, 10, 5_000]), to },
+      span_kind,
+      span_name: pick(["work", "rest"]),
+      status_code: pick(["OK", "ERROR"]),
+      from: to - pick([0, 10, 5_000]),
+      to,
     });
   };
   const isLagging = copies !== undefined;
@@ -186,7 +190,10 @@ function testFigures({ shipper, open, copies }: Place): void {
     let compared = 0;
     let comparisons = 0;
     const cache = createRollupCache({
-      ...{ backend: "es", maxBytes: 0, minSpans: 0, stored: catalogue },
+      backend: "es",
+      maxBytes: 0,
+      minSpans: 0,
+      stored: catalogue,
       recordLookup: (hit) => void lookups.push(hit),
     });
     const analytics = createRollupAnalytics(traces, cache);
@@ -257,7 +264,10 @@ function testFigures({ shipper, open, copies }: Place): void {
       };
       for (const own of groupTargets(targets)) {
         const orders = own.map((target) => ({
-          ...{ target, skipped: [], isUnverified: false, mayTakeAsDeleted: true },
+          target,
+          skipped: [],
+          isUnverified: false,
+          mayTakeAsDeleted: true,
         }));
         for (let taken = 0; taken < steps && isNonEmpty(orders); taken += 1) {
           const done = await rollGroups(context, orders, signal);

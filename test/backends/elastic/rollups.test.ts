@@ -76,12 +76,16 @@ onServers((server) => {
       const edges: EdgesQuery = {
         sources: [source("shop")],
         partners: [source("stock")],
-        ...{ range, budget: createBudget(1_000_000) },
+        range,
+        budget: createBudget(1_000_000),
       };
       const events: SlowEventsQuery = {
         sources: [source("shop")],
-        ...{ range, budget: createBudget(1_000_000) },
-        ...{ requiredAttributes: [], excludedAttributes: [], limit: 100 },
+        range,
+        budget: createBudget(1_000_000),
+        requiredAttributes: [],
+        excludedAttributes: [],
+        limit: 100,
       };
       const found = await analytics.siteEdges(edges, signal);
       expect(withoutPercentiles(found)).toEqual(
@@ -106,7 +110,8 @@ onServers((server) => {
         span_name: pick(["work", "rest"]),
         status_code: pick(["OK", "ERROR"]),
         span_attributes: isCaller ? { "peer.service": pick(["db", "queue"]) } : {},
-        ...{ from: to - pick([0, 10, 5_000]), to },
+        from: to - pick([0, 10, 5_000]),
+        to,
       });
     }
 

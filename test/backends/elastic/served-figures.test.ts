@@ -66,8 +66,14 @@ describe.runIf(one !== undefined && other !== undefined)("a site in es7 and os3"
         return createSpan({ ...ofShop, ...ids, peer, span_kind: "client", from: to - 5 - (number % 7) });
       }),
       createSpan({
-        ...{ trace_id, site_id: "stock", span_id: idOf(3), parent_span_id: idOf(2), span_kind: "server" },
-        ...{ service_name: "stock", from: to - 4, to: to - 2 },
+        trace_id,
+        site_id: "stock",
+        span_id: idOf(3),
+        parent_span_id: idOf(2),
+        span_kind: "server",
+        service_name: "stock",
+        from: to - 4,
+        to: to - 2,
       }),
     ];
   }

@@ -97,7 +97,12 @@ export function useSpanCluster(url: string, prefix: string) {
     get cluster() {
       return cluster;
     },
-    ...{ prefix, source, write, empty, find, scan },
+    prefix,
+    source,
+    write,
+    empty,
+    find,
+    scan,
   };
 }
 

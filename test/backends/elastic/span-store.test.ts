@@ -55,7 +55,8 @@ onServers((server) => {
       const models = tags.map((tag, n) => {
         const [[name, value] = ["", ""]] = Object.entries(tag);
         return make({
-          ...{ trace: (n + 1).toString(16).padStart(32, "0"), id: id(n + 1) },
+          trace: (n + 1).toString(16).padStart(32, "0"),
+          id: id(n + 1),
           attributes: { [`appsignal.tag.${name}`]: value, "appsignal.tag.other": "x" },
         });
       });
@@ -76,15 +77,16 @@ onServers((server) => {
         const [name = "", ...value] = text.split(" ");
         const leaf = parseTraceQuery(`tag.${name}=${JSON.stringify(value.join(" "))}`);
         const query: ListingQuery = {
-          ...{ sources: [source(shipper)], candidates: "requests", range, filter: { query: leaf } },
-          ...{
-            by: "time",
-            order: "asc",
-            expectedRows: 100,
-            tieLimit: 100,
-            budget: plenty(),
-            beyond: undefined,
-          },
+          sources: [source(shipper)],
+          candidates: "requests",
+          range,
+          filter: { query: leaf },
+          by: "time",
+          order: "asc",
+          expectedRows: 100,
+          tieLimit: 100,
+          budget: plenty(),
+          beyond: undefined,
         };
         const found: string[] = [];
         for await (const rows of store.cluster.traces.summaries(query, never))
@@ -227,7 +229,10 @@ onServers((server) => {
       const traces = ["aB3dE12f", "ab3de12f", "AB3DE12F0", "V1StGXR8_Z5jdHi6B-myT", "v1stgxr8_z5jdhi6b-myt"];
       const documents = traces.map((traceID, n) => ({
         ...(JSON.parse(jaegerFields.write("", [toSpan(make({}))])[0]?.document ?? "") as object),
-        ...{ traceID, spanID: `${n}`, parentSpanID: undefined, references: [] },
+        traceID,
+        spanID: `${n}`,
+        parentSpanID: undefined,
+        references: [],
       }));
       const [index = ""] = Object.keys(jaegerFields.indices(prefix));
       await store.cluster.write(

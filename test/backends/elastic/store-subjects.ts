@@ -100,7 +100,8 @@ export function createSpanSubject(
 ): CountingSubject {
   return {
     name: `${server}, ${shipper.name}`,
-    ...{ lacks, reads },
+    lacks,
+    reads,
     start: async () => {
       const cluster = open();
       const own = `spans-${shipper.name.replace(/[^a-z0-9]+/g, "-")}`;

@@ -153,8 +153,11 @@ onServers((server) => {
     };
     const request = (time: string | null) =>
       lines.request.parse({
-        ...{ site_id: "shop", source_ids: ["app"], query: "n>=10" },
-        ...{ from: "2024-01-15T00:00:00Z", to: "2024-01-15T23:59:59Z" },
+        site_id: "shop",
+        source_ids: ["app"],
+        query: "n>=10",
+        from: "2024-01-15T00:00:00Z",
+        to: "2024-01-15T23:59:59Z",
         pagination: { per_page: 999, order: "DESC", cursor: { time } },
       });
     const pages: { readonly timestamp: string }[] = [];

@@ -46,7 +46,9 @@ function createClient(address: string) {
   const ask = async (id: string): Promise<number> => {
     const headers = { authorization: `Bearer ${token}`, "x-request-id": id };
     const body = JSON.stringify({
-      ...{ site_id: "shop", source_ids: ["app"], query: "severity=error" },
+      site_id: "shop",
+      source_ids: ["app"],
+      query: "severity=error",
       pagination: { per_page: 1, order: "DESC" },
     });
     const answer = await fetch(`${address}/api/v2/logs/lines`, { method: "POST", headers, body });

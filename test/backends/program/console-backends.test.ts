@@ -235,7 +235,9 @@ for (const server of named().filter(({ name }) => wanted.includes(name))) {
       const actions = await ask("tracing/actions", body);
       expect(await figures("actions", 3)).toEqual(sorted(actions.map(({ throughput }) => throughput)));
       const errors = await ask("tracing/traces/errors", {
-        ...{ site_ids: ["shop"], ...range, pagination: { per_page: 100, order: "DESC", cursor: "Time" } },
+        site_ids: ["shop"],
+        ...range,
+        pagination: { per_page: 100, order: "DESC", cursor: "Time" },
       });
       const shown = await figures("errors", 3);
       expect(shown.reduce((sum, count) => sum + count, 0)).toBe(errors.length);

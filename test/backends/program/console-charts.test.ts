@@ -17,7 +17,12 @@ prepareConsole();
 async function openChart(count: number, name = "queue_wait_seconds"): Promise<void> {
   const from = Date.parse("2026-01-31T12:00:00.000Z");
   const series = Array.from({ length: count }, (_, at) => ({
-    ...{ id: `s${at}`, name, field: "gauge", tags: { worker: `w${at}` }, min: at * 10, max: at * 10 + 59 },
+    id: `s${at}`,
+    name,
+    field: "gauge",
+    tags: { worker: `w${at}` },
+    min: at * 10,
+    max: at * 10 + 59,
     data: Array.from({ length: 60 }, (_, minute) => ({
       timestamp: new Date(from + minute * 60_000).toISOString(),
       value: at * 10 + minute,
@@ -168,8 +173,15 @@ describe("a chart", () => {
 describe("how many rows there are", () => {
   const tooMany = { error: "result_too_large", message: "too many", details: {} };
   const line = (at: number) => ({
-    ...{ id: `i/${at}`, timestamp: new Date(1_770_000_000_000 - at * 1_000).toISOString(), source_id: "app" },
-    ...{ severity: "info", message: `line ${at}`, hostname: "", group: "", json: "{}", attributes: {} },
+    id: `i/${at}`,
+    timestamp: new Date(1_770_000_000_000 - at * 1_000).toISOString(),
+    source_id: "app",
+    severity: "info",
+    message: `line ${at}`,
+    hostname: "",
+    group: "",
+    json: "{}",
+    attributes: {},
   });
 
   test("is never said of a list that has further pages and is not counted", async () => {

@@ -162,6 +162,13 @@ export const state = () => new URLSearchParams(new URL(page.url()).hash.split("?
 
 /** A line of a second, as the API answers it. */
 export const createLine = (second: number) => ({
-  ...{ id: `i/${second}`, timestamp: `2026-01-31T12:00:0${second}.000Z`, source_id: "app" },
-  ...{ severity: "info", message: `line ${second}`, hostname: "", group: "", json: "{}", attributes: {} },
+  id: `i/${second}`,
+  timestamp: `2026-01-31T12:00:0${second}.000Z`,
+  source_id: "app",
+  severity: "info",
+  message: `line ${second}`,
+  hostname: "",
+  group: "",
+  json: "{}",
+  attributes: {},
 });

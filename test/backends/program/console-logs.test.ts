@@ -351,8 +351,13 @@ test("10,000 lines scroll without a task of more than 50 ms", async () => {
 /** Runs in the page: answers so many lines in the place of the server, as fast as the page can take them. */
 function answerLines(total: number): void {
   const line = (at: number) => ({
-    ...{ id: `i/${at}`, timestamp: new Date(1_770_000_000_000 - at * 1_000).toISOString(), source_id: "app" },
-    ...{ severity: "info", hostname: "", group: "", json: JSON.stringify({ a: at, b: { c: "text" } }) },
+    id: `i/${at}`,
+    timestamp: new Date(1_770_000_000_000 - at * 1_000).toISOString(),
+    source_id: "app",
+    severity: "info",
+    hostname: "",
+    group: "",
+    json: JSON.stringify({ a: at, b: { c: "text" } }),
     message: `line ${at} with a message of the usual length, or a little more`,
   });
   let sent = 0;

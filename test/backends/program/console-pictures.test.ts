@@ -16,7 +16,9 @@ interface Picture {
 const width = 1_280;
 const pictures: readonly Picture[] = [
   {
-    ...{ file: "console.png", height: 540, colorScheme: "light" },
+    file: "console.png",
+    height: 540,
+    colorScheme: "light",
     prepare: async () => {
       await open("#/logs?site=demo-shop");
       await page.locator(".field-entry summary", { hasText: "source" }).click();
@@ -25,10 +27,13 @@ const pictures: readonly Picture[] = [
     },
   },
   {
-    ...{ file: "console-trace.png", height: 560, colorScheme: "dark" },
+    file: "console-trace.png",
+    height: 560,
+    colorScheme: "dark",
     prepare: async () => {
       const [failed] = await ask("tracing/traces/errors", {
-        ...{ site_ids: ["demo-shop"], action_name: "CheckoutController#create" },
+        site_ids: ["demo-shop"],
+        action_name: "CheckoutController#create",
         pagination: { per_page: 1, order: "DESC", cursor: "Time" },
       });
       await open(`#/trace?id=${failed?.trace_id}`);
@@ -37,7 +42,9 @@ const pictures: readonly Picture[] = [
     },
   },
   {
-    ...{ file: "console-map.png", height: 690, colorScheme: "light" },
+    file: "console-map.png",
+    height: 690,
+    colorScheme: "light",
     prepare: async () => {
       await open("#/map?site=demo-shop");
       await page.locator(".map-node").nth(6).waitFor();

@@ -61,9 +61,18 @@ function makeSpan(
   length: number,
 ): ModelSpan {
   return {
-    ...{ site: "shop", service: "shop-web", name: "GET /cart", kind: "server", status: "UNSET" },
-    ...{ attributes: {}, resource: {}, events: [], links: [], count: 1 },
-    ...{ start: fromMillis(start + begin), end: fromMillis(start + begin + length) },
+    site: "shop",
+    service: "shop-web",
+    name: "GET /cart",
+    kind: "server",
+    status: "UNSET",
+    attributes: {},
+    resource: {},
+    events: [],
+    links: [],
+    count: 1,
+    start: fromMillis(start + begin),
+    end: fromMillis(start + begin + length),
     ...over,
   };
 }
@@ -107,18 +116,17 @@ function* makeRequests(): Generator<ModelSpan> {
     const thrown = { "exception.type": `Error${at % 2}`, "exception.message": `it failed ${at % 2}` };
     const isFailed = at % 5 === 0;
     const attributes = {
-      ...{ "appsignal.namespace": "web", "appsignal.action_name": `Action${at % 6}#show` },
+      "appsignal.namespace": "web",
+      "appsignal.action_name": `Action${at % 6}#show`,
       "appsignal.tag.plan": at % 2 === 0 ? "pro" : "free",
     };
     yield makeSpan(
       {
-        ...{
-          trace,
-          id: root,
-          attributes,
-          revision: at < 30 ? "r1" : "r2",
-          status: isFailed ? "ERROR" : "UNSET",
-        },
+        trace,
+        id: root,
+        attributes,
+        revision: at < 30 ? "r1" : "r2",
+        status: isFailed ? "ERROR" : "UNSET",
         events: isFailed ? [{ name: "exception", time, attributes: thrown }] : [],
       },
       begin,

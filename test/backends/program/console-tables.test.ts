@@ -100,7 +100,9 @@ test("errors have type, message and count, and lead to their traces", async () =
   const counts = shown.map((row) => Number(row[2]));
   expect(await readSparklines()).toEqual(counts);
   const all = await ask("tracing/traces/errors", {
-    ...{ site_ids: ["demo-shop"], ...range, pagination: { per_page: 10_000, order: "DESC", cursor: "Time" } },
+    site_ids: ["demo-shop"],
+    ...range,
+    pagination: { per_page: 10_000, order: "DESC", cursor: "Time" },
   });
   expect(counts.reduce((sum, count) => sum + count, 0)).toBe(all.length);
   await page.getByRole("link", { name: "PaymentError" }).click();
@@ -118,8 +120,14 @@ describe("a table of more rows than are read", () => {
   test("of errors tells how many there are, and of which pieces it knows nothing", async () => {
     const time = "2026-01-31T12:00:00.000Z";
     const errors = many((at) => ({
-      ...{ id: `e${at}`, exceptionName: `Error${at}`, exceptionMessage: "", namespace: "web" },
-      ...{ actionNames: [], count: 1, createdAt: time, lastOccurredAt: time },
+      id: `e${at}`,
+      exceptionName: `Error${at}`,
+      exceptionMessage: "",
+      namespace: "web",
+      actionNames: [],
+      count: 1,
+      createdAt: time,
+      lastOccurredAt: time,
     }));
     await page.route("**/graphql", (route) => {
       const { query, variables } = route.request().postDataJSON();

@@ -23,7 +23,9 @@ const within = `range=${encodeURIComponent(`${range.from}/${range.to}`)}`;
 
 async function openCheckout(): Promise<readonly string[]> {
   const rows = await ask("tracing/traces/errors", {
-    ...{ site_ids: ["demo-shop"], ...range, action_name: "CheckoutController#create" },
+    site_ids: ["demo-shop"],
+    ...range,
+    action_name: "CheckoutController#create",
     pagination: { per_page: 2, order: "DESC", cursor: "Time" },
   });
   const ids = rows.map((row) => String(row.trace_id));
@@ -225,7 +227,9 @@ describe("all views", () => {
       isSlow: (url: string) => url.endsWith("/counts"),
     },
     {
-      ...{ view: "traces", rows: ".traces tbody tr", drawing: ".durations" },
+      view: "traces",
+      rows: ".traces tbody tr",
+      drawing: ".durations",
       isSlow: (url: string, body: string | null) =>
         url.endsWith("/performance") && body?.includes('"per_page":1000') === true,
     },

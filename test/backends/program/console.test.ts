@@ -174,8 +174,14 @@ describe("logs", () => {
   test("hostile lines are text, in their own direction, with nothing unseen", async () => {
     const hostile = `<img src=x onerror="window.owned=1"> \u202egnp.exe\u202c <b>\u0007\u001b[31m</b>`;
     const line = {
-      ...{ id: "i/1", timestamp: "2026-01-31T12:00:00.000Z", source_id: "<i>a</i>", severity: "error" },
-      ...{ message: hostile, hostname: hostile, group: "", attributes: {} },
+      id: "i/1",
+      timestamp: "2026-01-31T12:00:00.000Z",
+      source_id: "<i>a</i>",
+      severity: "error",
+      message: hostile,
+      hostname: hostile,
+      group: "",
+      attributes: {},
       json: JSON.stringify({
         [hostile]: hostile,
         nested: { html: ["<script>window.owned=2</script>"] },
@@ -320,7 +326,10 @@ describe("metrics", () => {
     await expect
       .poll(() => Object.fromEntries(state()))
       .toEqual({
-        ...{ site: "demo-shop", name: "transaction_duration", field: "count", tags: "action=*" },
+        site: "demo-shop",
+        name: "transaction_duration",
+        field: "count",
+        tags: "action=*",
         resolution: "FIFTEEN_MINUTELY",
       });
     await page.getByText("every 15 minutes").waitFor();

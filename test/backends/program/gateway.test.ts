@@ -217,7 +217,8 @@ test("a subscription passes it", async () => {
   const query = `subscription { log_lines(${selection}, ${range}) { id message } }`;
   const listen = async (at: string) => {
     const headers = {
-      ...{ authorization: `Bearer ${token}`, "content-type": "application/json" },
+      authorization: `Bearer ${token}`,
+      "content-type": "application/json",
       accept: "text/event-stream",
     };
     const answer = await fetch(at, { method: "POST", headers, body: JSON.stringify({ query }) });

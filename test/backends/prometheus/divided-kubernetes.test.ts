@@ -14,7 +14,10 @@ import { startFilled } from "./filled-server.ts";
 const match = { cluster: "model" };
 const { signal } = new AbortController();
 const query = {
-  ...{ match, namespaces: [], nodes: [], rowLimit: 10_000 },
+  match,
+  namespaces: [],
+  nodes: [],
+  rowLimit: 10_000,
   snapshots: { start: base, step: 5 * minute, count: 5 },
 };
 const all = expose(model, match);

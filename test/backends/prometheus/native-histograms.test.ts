@@ -276,7 +276,11 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
     for (const metric of ["many", "moved"])
       for (const measure of [count, mean, p90]) {
         const query = {
-          ...{ match: {}, metric, tags: {}, measure, buckets },
+          match: {},
+          metric,
+          tags: {},
+          measure,
+          buckets,
           lookBack: hour,
           pointLimit: 1_000,
         };

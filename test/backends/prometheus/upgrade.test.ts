@@ -87,7 +87,10 @@ describe.runIf(isNamed)("an upgrade from prom2 to prom3 on one data directory", 
   async function readOne(metric: string, measure: Measure, start: number, step: number, count = 1) {
     const query = {
       match: {},
-      ...{ metric, measure, tags: {}, buckets: { start, step, count } },
+      metric,
+      measure,
+      tags: {},
+      buckets: { start, step, count },
       lookBack: 1_440 * minute,
       pointLimit: 100_000,
     };

@@ -274,7 +274,8 @@ test("what no incident and no site has is empty or null", async () => {
   );
   expect(errors).toEqual([]);
   expect(app).toMatchObject({
-    ...{ gettingStartedItems: [], checkIns: null },
+    gettingStartedItems: [],
+    checkIns: null,
     exceptionIncidents: [{ integrations: [], logbook: { id: "", items: [], pinnedNoteId: null } }],
     logs: { vercelProjects: [] },
     organization: {

@@ -17,8 +17,12 @@ const readLayout = (kind: string): string =>
 export const exampleWorld = {
   kinds,
   env: {
-    ...{ ES_API_KEY: "k", ES_PASSWORD: "p", MIMIR_TOKEN: "t", FRONTEND_KEY: "f" },
-    ...{ AUDIT_KEY: "a key that nobody knows", COLLECTOR_TOKEN: "t" },
+    ES_API_KEY: "k",
+    ES_PASSWORD: "p",
+    MIMIR_TOKEN: "t",
+    FRONTEND_KEY: "f",
+    AUDIT_KEY: "a key that nobody knows",
+    COLLECTOR_TOKEN: "t",
   },
   readText: (path: string): string =>
     pemFiles[path.split("/").at(-1) ?? ""] ??

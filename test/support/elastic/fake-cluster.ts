@@ -183,8 +183,12 @@ export function createFakeSearch(
   { aggregates = true }: { readonly aggregates?: boolean } = {},
 ) {
   const fake: FakeSearch = {
-    ...{ indices, product, aggregates },
-    ...{ scrolls: new Map(), responses: new Map(), scrollsOpened: 0 },
+    indices,
+    product,
+    aggregates,
+    scrolls: new Map(),
+    responses: new Map(),
+    scrollsOpened: 0,
   };
   const send = product === "Elasticsearch" ? sendJson : sendWithoutProductHeader;
   return {

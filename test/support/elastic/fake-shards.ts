@@ -50,13 +50,16 @@ export function createFakeShards(documents: readonly ShardDocument[]): {
         const found = documents.filter(compileQuery(query));
         const { recent, number } = aggs.indices.aggs;
         const buckets = [...Map.groupBy(found, ({ index }) => index)].map(([key, own]) => ({
-          ...{ key, doc_count: own.length },
+          key,
+          doc_count: own.length,
           ...(number !== undefined && { number: { value: Math.max(...own.map((one) => one.number)) } }),
           ...("newest" in aggs.indices.aggs && { newest: describeNewest(own) }),
           ...(recent !== undefined && { recent: { buckets: listBlocks(own, recent.histogram.interval) } }),
         }));
         return {
-          ...{ timed_out: false, _shards: { total: shards, failed: 0 }, hits: { hits: [] } },
+          timed_out: false,
+          _shards: { total: shards, failed: 0 },
+          hits: { hits: [] },
           aggregations: { indices: { sum_other_doc_count: 0, buckets } },
         };
       },
@@ -77,8 +80,10 @@ function describeNewest(documents: readonly ShardDocument[]): object {
   const [newest] = documents.toSorted((a, b) => b.number - a.number);
   const hits = newest && [
     {
-      ...{ _index: newest.index, _id: newest.id ?? "" },
-      ...{ _seq_no: newest.number, _primary_term: newest.term },
+      _index: newest.index,
+      _id: newest.id ?? "",
+      _seq_no: newest.number,
+      _primary_term: newest.term,
     },
   ];
   return { hits: { hits: hits ?? [] } };

@@ -23,12 +23,25 @@ async function rollAll(rolled: RolledSpans): Promise<void> {
 describe("a request that was sent twice", () => {
   const request = (over: object): Span =>
     createSpan({
-      ...{ site_id: "a", trace_id: "t", span_id: "n1", span_kind: "server", revision: "r1" },
-      ...{ from: minute, to: 3 * minute, ...over },
+      site_id: "a",
+      trace_id: "t",
+      span_id: "n1",
+      span_kind: "server",
+      revision: "r1",
+      from: minute,
+      to: 3 * minute,
+      ...over,
     });
   const calls = createSpan({
-    ...{ site_id: "a", trace_id: "t", span_id: "n2", parent_span_id: "n1", span_kind: "client" },
-    ...{ count: 5, statement: "select 1", from: 2 * minute, to: 2 * minute + 5 },
+    site_id: "a",
+    trace_id: "t",
+    span_id: "n2",
+    parent_span_id: "n1",
+    span_kind: "client",
+    count: 5,
+    statement: "select 1",
+    from: 2 * minute,
+    to: 2 * minute + 5,
   });
 
   test.each([
@@ -45,8 +58,11 @@ describe("a request that was sent twice", () => {
         [0, 120 * minute - 1e-6],
       ] as const) {
         const query = () => ({
-          ...{ sources: [rolled.sources.a] as const, range: { from: at(from), to: at(to) } },
-          ...{ namespaces: [], revision, budget: createBudget(1_000_000) },
+          sources: [rolled.sources.a] as const,
+          range: { from: at(from), to: at(to) },
+          namespaces: [],
+          revision,
+          budget: createBudget(1_000_000),
         });
         const read = await rolled.definition().actions(query(), signal);
         expect(await rolled.analytics.actions(query(), signal)).toEqual(read);
@@ -95,12 +111,18 @@ test("figures refuse nothing that the definition answers within the same limit",
   );
   const lookups: boolean[] = [];
   const cache = createRollupCache({
-    ...{ backend: "es", maxBytes: 0, minSpans: 0, segmentSpans: 10, stored },
+    backend: "es",
+    maxBytes: 0,
+    minSpans: 0,
+    segmentSpans: 10,
+    stored,
     recordLookup: (hit) => void lookups.push(hit),
   });
   const query = {
-    ...{ sources: [rolled.sources.a] as const, range: { from: at(-60 * minute), to: at(62 * minute) } },
-    ...{ revision: "r1", budget: createBudget(2_000) },
+    sources: [rolled.sources.a] as const,
+    range: { from: at(-60 * minute), to: at(62 * minute) },
+    revision: "r1",
+    budget: createBudget(2_000),
   };
   const found = await createRollupAnalytics(reader, cache).revisionStats(query, signal);
   expect(found).toMatchObject({ count: 1_040 });

@@ -9,8 +9,13 @@ import { createArrayReader } from "../../conformance/trace-fixture.ts";
 import { at, createException, createSource, createSpan, listRows, signal } from "../span-builder.ts";
 
 const child = createSpan({
-  ...{ trace_id: "late", span_id: "c", parent_span_id: "r", span_kind: "server" },
-  ...{ from: 10, to: 5_000, span_name: "GET /stock" },
+  trace_id: "late",
+  span_id: "c",
+  parent_span_id: "r",
+  span_kind: "server",
+  from: 10,
+  to: 5_000,
+  span_name: "GET /stock",
 });
 const others = Array.from({ length: 30 }, (_, n) =>
   createSpan({ span_kind: "server", from: 0, to: 9_900 - 200 * n, trace_id: `t${n}`, span_id: `x${n}` }),
@@ -37,9 +42,16 @@ async function listWhileArriving(arriving: Span, before: number, over: Partial<L
     },
   };
   const query: ListingQuery = {
-    ...{ sources: [createSource("shop")], candidates: "requests", range: { from: at(0), to: at(10_000) } },
-    ...{ filter: { query: { kind: "all" } }, by: "time", order: "desc", expectedRows: 5, tieLimit: 1_000 },
-    ...{ budget: createBudget(10_000), ...over },
+    sources: [createSource("shop")],
+    candidates: "requests",
+    range: { from: at(0), to: at(10_000) },
+    filter: { query: { kind: "all" } },
+    by: "time",
+    order: "desc",
+    expectedRows: 5,
+    tieLimit: 1_000,
+    budget: createBudget(10_000),
+    ...over,
   };
   const rows = [];
   for await (const batch of listSummaries(reader, query, signal)) rows.push(...batch);
@@ -54,7 +66,12 @@ describe.each([
 ] as const)("a trace whose root arrives while it is listed by %s, %s", (by, order) => {
   test.each([500, 2_500, 7_500, 9_500])("has one row, with a root that ends at %d", async (to) => {
     const root = createSpan({
-      ...{ trace_id: "late", span_id: "r", span_kind: "server", from: 0, to, span_name: "GET /checkout" },
+      trace_id: "late",
+      span_id: "r",
+      span_kind: "server",
+      from: 0,
+      to,
+      span_name: "GET /checkout",
     });
     const all = ["late", ...others.map(({ trace_id }) => trace_id)].sort();
     const { scans } = await listWhileArriving(root, 0, { by, order });
@@ -125,9 +142,16 @@ test("whoever reads on after few expected rows needs few searches", async () => 
     find: held.find,
   };
   const query: ListingQuery = {
-    ...{ sources: [createSource("shop")], candidates: "errors", byError: true, by: "time", order: "desc" },
-    ...{ range: { from: at(0), to: at(30 * day) }, filter: { query: { kind: "all" } } },
-    ...{ expectedRows: 1, tieLimit: 1_000, budget: createBudget(1_000_000) },
+    sources: [createSource("shop")],
+    candidates: "errors",
+    byError: true,
+    by: "time",
+    order: "desc",
+    range: { from: at(0), to: at(30 * day) },
+    filter: { query: { kind: "all" } },
+    expectedRows: 1,
+    tieLimit: 1_000,
+    budget: createBudget(1_000_000),
   };
   let rows = 0;
   for await (const batch of listSummaries(reader, query, signal)) rows += batch.length;

@@ -78,16 +78,27 @@ describe("listSummaries", () => {
     const late = createSpan({ span_id: "late", parent_span_id: "root", to: 900 });
     const [row] = await listRows([{ ...root, tags: { region: "eu" }, revision: "r1" }, late]);
     expect(row).toEqual({
-      ...{ site_id: "shop", trace_id: "t1", span_id: "root", namespace: "web", action_name: "Root" },
-      ...{ revision: "r1", time: at(100), duration: 100_000_000n, tags: { region: "eu" }, has_npo: false },
+      site_id: "shop",
+      trace_id: "t1",
+      span_id: "root",
+      namespace: "web",
+      action_name: "Root",
+      revision: "r1",
+      time: at(100),
+      duration: 100_000_000n,
+      tags: { region: "eu" },
+      has_npo: false,
     });
   });
 
   test("reports an N+1 for five equal queries below one parent of this request", async () => {
     const query = (n: number, over: Partial<Span> = {}): Span =>
       createSpan({
-        ...{ span_id: `q${n}`, parent_span_id: "m", span_kind: "client" },
-        ...{ statement: `SELECT ${n} FROM t`, to: 2_000 + n },
+        span_id: `q${n}`,
+        parent_span_id: "m",
+        span_kind: "client",
+        statement: `SELECT ${n} FROM t`,
+        to: 2_000 + n,
         ...over,
       });
     const middle = createSpan({ span_id: "m", parent_span_id: "root" });
@@ -122,7 +133,11 @@ describe("listSummaries", () => {
 
   describe("error rows", () => {
     const inner = createSpan({
-      ...{ span_id: "i", parent_span_id: "root", from: 5, to: 50, span_name: "charge" },
+      span_id: "i",
+      parent_span_id: "root",
+      from: 5,
+      to: 50,
+      span_name: "charge",
       events: [createException(20, "Timeout"), createException(6, "KeyError")],
     });
     const other = createSpan({

@@ -122,8 +122,15 @@ async function listRows(
     },
   };
   const query: ListingQuery = {
-    ...{ sources: [createSource("shop")], candidates, range, filter, by: "time", order: "desc" },
-    ...{ expectedRows: 10, tieLimit: 100, budget: createTestBudget() },
+    sources: [createSource("shop")],
+    candidates,
+    range,
+    filter,
+    by: "time",
+    order: "desc",
+    expectedRows: 10,
+    tieLimit: 100,
+    budget: createTestBudget(),
   };
   const found: string[] = [];
   for await (const rows of listSummaries(listening, query, signal))
@@ -141,12 +148,10 @@ const spans = [1, 2, 3].flatMap((n) => [
     to: n * 10,
   }),
   createSpan({
-    ...{
-      trace_id: formatHex(n, 32),
-      span_id: formatHex(n + 16, 16),
-      parent_span_id: formatHex(n, 16),
-      to: n * 10,
-    },
+    trace_id: formatHex(n, 32),
+    span_id: formatHex(n + 16, 16),
+    parent_span_id: formatHex(n, 16),
+    to: n * 10,
     events: [createException(n, "Timeout")],
   }),
 ]);
@@ -249,14 +254,15 @@ test("reads few errors among many requests without the errors of other times", a
   };
   const ask = async (from: SpanReader, limit: number): Promise<number> => {
     const query: ListingQuery = {
-      ...{ sources: [createSource("shop")], candidates: "errors", filter: buildFilter({}), by: "time" },
-      ...{
-        range: { from: at(0), to: at(100_000) },
-        order: "desc",
-        expectedRows: 100,
-        tieLimit: 100,
-        budget: createBudget(limit),
-      },
+      sources: [createSource("shop")],
+      candidates: "errors",
+      filter: buildFilter({}),
+      by: "time",
+      range: { from: at(0), to: at(100_000) },
+      order: "desc",
+      expectedRows: 100,
+      tieLimit: 100,
+      budget: createBudget(limit),
     };
     let rows = 0;
     for await (const batch of listSummaries(from, query, signal)) rows += batch.length;

@@ -342,12 +342,15 @@ describe("listSummaries in windows", () => {
     const spans = Array.from({ length: 50 }, (_, seed) => stretchTraces(seed)).flat();
     const budget = createBudget(spans.length / 10);
     const query: ListingQuery = {
-      ...{
-        sources: [createSource("shop"), createSource("stock"), createSource("blog")],
-        candidates: "requests",
-      },
-      ...{ range: { from: range.from, to: center }, filter: everything },
-      ...{ by: "time", order: "desc", expectedRows: 5, tieLimit: 1_000, budget },
+      sources: [createSource("shop"), createSource("stock"), createSource("blog")],
+      candidates: "requests",
+      range: { from: range.from, to: center },
+      filter: everything,
+      by: "time",
+      order: "desc",
+      expectedRows: 5,
+      tieLimit: 1_000,
+      budget,
     };
     const first = await listSummaries(createArrayReader(spans), query, signal).next();
     expect(first.value?.length).toBeGreaterThanOrEqual(1);

@@ -27,7 +27,8 @@ function createCorpus() {
       span_id: `s${random() < 0.1 ? n - (n % 7) : n}`,
       parent_span_id: random() < 0.2 ? undefined : `s${Math.max(0, n - 60 * Math.ceil(random() * 5))}`,
       links: random() < 0.1 ? [{ ...link, trace_state: "", attributes: {} }] : [],
-      ...{ to, from: to - Math.floor(random() ** 4 * 1e5) },
+      to,
+      from: to - Math.floor(random() ** 4 * 1e5),
       service_name: pick(["web", "jobs", "db"]),
       span_name: pick(["work", "rest"]),
       span_kind: pick(spanKinds),
@@ -59,8 +60,13 @@ test("the digest of the definition is that of its answers", async () => {
       digest.update(JSON.stringify(sortParts(await edgesByActionRollups.codec.encode(own))));
   }
   const query = {
-    ...{ sources: [createSource("a")] as const, range, kind: undefined, limit: 1, budget: createBudget(1e9) },
-    ...{ requiredAttributes: [], excludedAttributes: [] },
+    sources: [createSource("a")] as const,
+    range,
+    kind: undefined,
+    limit: 1,
+    budget: createBudget(1e9),
+    requiredAttributes: [],
+    excludedAttributes: [],
   };
   const figures = await slowEventRollups.read(reader, query, ranges, signal);
   digest.update(JSON.stringify(figures.map((own) => sortTexts(slowEventRollups.codec.encode(own)))));

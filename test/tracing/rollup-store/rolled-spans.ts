@@ -69,7 +69,10 @@ export const requestWithNpo: readonly (readonly [Span])[] = [
   const statement = "select 3";
   return [
     createSpan({
-      ...{ site_id: "a", trace_id: "t5", revision: "r3", statement },
+      site_id: "a",
+      trace_id: "t5",
+      revision: "r3",
+      statement,
       ...fields,
       from: to - 9,
       to,
@@ -132,14 +135,24 @@ export function openRolledSpans(
   const stored: boolean[] = [];
   const recordLookup = (hit: boolean) => void stored.push(hit);
   const cache = createRollupCache({
-    ...{ backend: "es", maxBytes, minSpans: 0, segmentSpans: 10, behindPause: 0 },
-    ...{ stored: catalogue, recordLookup },
+    backend: "es",
+    maxBytes,
+    minSpans: 0,
+    segmentSpans: 10,
+    behindPause: 0,
+    stored: catalogue,
+    recordLookup,
   });
   const analytics = createRollupAnalytics(spans.reader, cache);
   const definition = () => createSpanAnalytics(createArrayReader(spans.listSpans()));
   const context: RollContext = {
-    ...{ store, now: () => at(rolledAt), segmentSpans: 4 },
-    ...{ maxDocuments: 100_000, maxHeldSpans: 1_000, maxMergedBytes, behindPause: 0 },
+    store,
+    now: () => at(rolledAt),
+    segmentSpans: 4,
+    maxDocuments: 100_000,
+    maxHeldSpans: 1_000,
+    maxMergedBytes,
+    behindPause: 0,
   };
   return { spans, inner, store, killer, targets, context, analytics, definition, stored, sources: { a, b } };
 }
@@ -257,8 +270,13 @@ async function expectCallsOfReading(
     }
   }
   const query = {
-    ...{ sources: [a] as const, range, kind: undefined, limit: 100, budget: createBudget(limit) },
-    ...{ requiredAttributes: [], excludedAttributes: [] },
+    sources: [a] as const,
+    range,
+    kind: undefined,
+    limit: 100,
+    budget: createBudget(limit),
+    requiredAttributes: [],
+    excludedAttributes: [],
   };
   const events = await definition().slowEvents({ ...query, budget: createBudget(1_000_000) }, signal);
   expect(await analytics.slowEvents(query, signal)).toEqual(events);

@@ -38,7 +38,10 @@ function openBusySite(calls = 30) {
     ]);
   }
   const query = (limit: number) => ({
-    ...{ sources: [rolled.sources.a] as const, partners: [], range, budget: createBudget(limit) },
+    sources: [rolled.sources.a] as const,
+    partners: [],
+    range,
+    budget: createBudget(limit),
   });
   const ask = (limit: number) => rolled.analytics.siteEdges(query(limit), signal);
   return { ...rolled, query, ask };
@@ -60,7 +63,12 @@ function start(
   const stop = new AbortController();
   const [log, record] = [vi.fn(), vi.fn()];
   const settings: RollerSettings = {
-    ...{ backend: "es", store, rate: 1, log, record, now: () => at(rolledAt) },
+    backend: "es",
+    store,
+    rate: 1,
+    log,
+    record,
+    now: () => at(rolledAt),
     targets: targets.map((target) => ({ ...target, retention: length + 20 * minute })),
     limits: { segmentSpans: 4 },
     pauses: { idle: 5, leased: 5, failed: 1, longestFailed: 10, sweep: hour },
@@ -152,7 +160,8 @@ describe("rollers", () => {
       retryAfterSeconds: 30,
     });
     expect(describeFailure(none)).toMatchObject({
-      ...{ status: 500, headers: { "Retry-After": "30" } },
+      status: 500,
+      headers: { "Retry-After": "30" },
       body: { error: expect.stringContaining("are being made") },
     });
     for (const target of site.targets) await rollGroup(site.context, target);

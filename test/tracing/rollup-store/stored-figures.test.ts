@@ -243,7 +243,8 @@ describe("manifests", () => {
     return printSegment(group, { range, origins: new Set(origins) }, first).segment;
   };
   const manifest = {
-    ...{ at: 7, version: "v" },
+    at: 7,
+    version: "v",
     segments: [segmentOf(0, 60, "spans-2", "spans-1"), segmentOf(65, 5, "spans-2"), segmentOf(70, 1)],
     merged: [segmentOf(-600, 1_440, "spans-1", "spans-2"), segmentOf(0, 60, "spans-2")],
     apart: [segmentOf(0, 60).id],

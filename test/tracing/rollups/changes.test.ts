@@ -32,7 +32,8 @@ function openSpans(spans: readonly Span[], added: readonly Span[], documents = a
     },
   };
   const of: AddedSpans = {
-    ...{ documents, changedOrigins: new Set() },
+    documents,
+    changedOrigins: new Set(),
     read: ({ range }) => select(added.filter((span) => isWithin(span, range))),
   };
   return { reader, added: of, read };
@@ -57,7 +58,9 @@ test("finds each kept minute that may have changed, and no others", async () => 
       const all = fates.map(({ trace, ends, isAdded, link }, n) => ({
         isAdded,
         span: createSpan({
-          ...{ trace_id: `t${trace}`, span_id: `s${n}`, to: ends * minute + n },
+          trace_id: `t${trace}`,
+          span_id: `s${n}`,
+          to: ends * minute + n,
           links:
             link === undefined
               ? []

@@ -113,7 +113,9 @@ test("what groups hold of manifests counts as memory of figures, so that clients
   if (target === undefined || snapshot === undefined) throw new Error("no target");
   await writeManifest(store, target.group, snapshot.version.print?.() ?? "", 1_000);
   const cache = createRollupCache({
-    ...{ backend: "es", maxBytes: 1_000_000, minSpans: 0 },
+    backend: "es",
+    maxBytes: 1_000_000,
+    minSpans: 0,
     stored: createRollupCatalogue(
       () => store,
       () => base,

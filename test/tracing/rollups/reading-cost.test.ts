@@ -13,7 +13,7 @@ async function ask(spans: number, toRead: number, statements: number | undefined
   const count = vi.fn(async () => statements);
   const reader: SpanReader = { scan: none, find: none, count };
   const extraSearch = "statements" as const;
-  const cost = { ...{ spans, toRead, extraSearch, sources }, budget: createBudget(limit) };
+  const cost = { spans, toRead, extraSearch, sources, budget: createBudget(limit) };
   const isCheaper = await isReadingCheaper(reader, cost, new AbortController().signal);
   return { isCheaper, asked: count.mock.calls.length, count };
 }

@@ -346,8 +346,12 @@ describe("rollups", () => {
     const lookups: boolean[] = [];
     const cache = createRollupCache({
       backend: "es",
-      ...{ maxBytes: 1_000_000, minSpans: 0, segmentSpans: 10, behindPause: 0 },
-      ...{ recordLookup: (hit: boolean) => lookups.push(hit), ...settings },
+      maxBytes: 1_000_000,
+      minSpans: 0,
+      segmentSpans: 10,
+      behindPause: 0,
+      recordLookup: (hit: boolean) => lookups.push(hit),
+      ...settings,
     });
     const analytics = createRollupAnalytics(store.reader, cache);
     const ask = ({ limit = 1_000, own = signal, from = 0, to = 10 * minute } = {}) => {
@@ -365,8 +369,13 @@ describe("rollups", () => {
 
   const makeCall = (n: number): Span =>
     createSpan({
-      ...{ site_id: "a", span_id: `c${n}`, trace_id: `t${n}`, span_kind: "client", peer: "db" },
-      ...{ from: n * 6_000, to: n * 6_000 + 5 },
+      site_id: "a",
+      span_id: `c${n}`,
+      trace_id: `t${n}`,
+      span_kind: "client",
+      peer: "db",
+      from: n * 6_000,
+      to: n * 6_000 + 5,
     });
 
   test("reads only what has come since", async () => {
@@ -474,7 +483,8 @@ describe("rollups", () => {
     store.add([{ ...makeCall(55), span_id: "late" }]);
     expect(await explain({ to: 9.5 * minute })).toMatchObject([
       {
-        ...{ how: "rollups", why: "figures of 8 of 10 pieces were there" },
+        how: "rollups",
+        why: "figures of 8 of 10 pieces were there",
         ranges: [
           { ...minutes(0, 5), how: "kept" },
           { ...minutes(5, 6), how: "read", why: expect.stringContaining("changed") },
@@ -512,8 +522,12 @@ describe("rollups", () => {
     const ask = () =>
       analytics.slowEvents(
         {
-          ...{ sources: [createSource("a")], range: { from: at(0), to: at(10 * minute - 1e-6) } },
-          ...{ requiredAttributes: [], excludedAttributes: [], limit: 1, budget: createBudget(1_000) },
+          sources: [createSource("a")],
+          range: { from: at(0), to: at(10 * minute - 1e-6) },
+          requiredAttributes: [],
+          excludedAttributes: [],
+          limit: 1,
+          budget: createBudget(1_000),
         },
         signal,
       );
@@ -544,7 +558,9 @@ describe("rollups", () => {
     const key = { service: "x", kind: "client", name: "work", statement: hashStatement("select ?") } as const;
     const actions = {
       sources: [createSource(site)],
-      ...{ range, budget: budget(), digest: encodeEventDigest(key) },
+      range,
+      budget: budget(),
+      digest: encodeEventDigest(key),
     } as const;
     const byAction = (rows: readonly SlowEventAction[]) =>
       rows.toSorted((x, y) =>
@@ -556,7 +572,12 @@ describe("rollups", () => {
     for (const kind of [undefined, "client"] as const) {
       const events: SlowEventsQuery = {
         sources: [createSource(site)],
-        ...{ range, budget: budget(), kind, requiredAttributes: [], excludedAttributes: [], limit: 3 },
+        range,
+        budget: budget(),
+        kind,
+        requiredAttributes: [],
+        excludedAttributes: [],
+        limit: 3,
       };
       expect(await analytics.slowEvents(events, signal)).toEqual(await definition.slowEvents(events, signal));
     }

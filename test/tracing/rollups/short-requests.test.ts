@@ -17,8 +17,14 @@ import { createStoredSpans } from "./stored-spans.ts";
 const minute = 60_000;
 const createEvent = (n: number, minutes: number, statement: string): Span =>
   createSpan({
-    ...{ site_id: "a", span_id: `s${minutes}-${n}`, parent_span_id: "p", trace_id: `t${minutes}` },
-    ...{ from: minutes * minute + n, to: minutes * minute + n + 10, statement, span_kind: "client" },
+    site_id: "a",
+    span_id: `s${minutes}-${n}`,
+    parent_span_id: "p",
+    trace_id: `t${minutes}`,
+    from: minutes * minute + n,
+    to: minutes * minute + n + 10,
+    statement,
+    span_kind: "client",
   });
 
 /** Counts equal spans of a short range, as an index does, and has too many different ones in a long one. */
@@ -75,14 +81,23 @@ test.each([
     const target = targets.find(({ kind }) => kind === "slow_events");
     if (target === undefined) throw new Error("no target");
     const context = {
-      ...{ store, now: () => at(161 * minute), segmentSpans: 50, maxDocuments: 100_000 },
-      ...{ maxHeldSpans: 10_000, maxMergedBytes: 2_000_000, behindPause: 0 },
+      store,
+      now: () => at(161 * minute),
+      segmentSpans: 50,
+      maxDocuments: 100_000,
+      maxHeldSpans: 10_000,
+      maxMergedBytes: 2_000_000,
+      behindPause: 0,
     };
     const group = { target, skipped: [], isUnverified: false, mayTakeAsDeleted: true };
     for (let did = ""; did !== "idle"; ) did = (await rollGroups(context, [group], signal))[0]?.did ?? "idle";
   }
   const cache = createRollupCache({
-    ...{ backend: "es", maxBytes: 10_000_000, minSpans: 10, segmentSpans: 50, behindPause: 0 },
+    backend: "es",
+    maxBytes: 10_000_000,
+    minSpans: 10,
+    segmentSpans: 50,
+    behindPause: 0,
     ...(isStored && {
       stored: createRollupCatalogue(
         () => store,
@@ -95,7 +110,11 @@ test.each([
   const ask = async (from: number, to: number, limit = 100) => {
     const range = { from: at(from * minute), to: at(to * minute) };
     const query: SlowEventsQuery = {
-      ...{ sources: [source], range, requiredAttributes: [], excludedAttributes: [], limit: 1_000 },
+      sources: [source],
+      range,
+      requiredAttributes: [],
+      excludedAttributes: [],
+      limit: 1_000,
       budget: createBudget(limit),
     };
     const rows = await analytics.slowEvents(query, signal);

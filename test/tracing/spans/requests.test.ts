@@ -68,7 +68,9 @@ describe("requests", () => {
     expect(readConfiguredNames(lists, own)).toEqual({ namespace: "admin", action: "A#b", tags: {} });
     for (const empty of [[], [null], [5, "x"], {}, null])
       expect(readConfiguredNames({ ns: empty, act: empty }, own)).toEqual({
-        ...{ namespace: undefined, action: undefined, tags: {} },
+        namespace: undefined,
+        action: undefined,
+        tags: {},
       });
   });
 

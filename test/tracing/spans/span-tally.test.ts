@@ -103,9 +103,14 @@ const arbitrary = fc
     rows.map(({ kind, parent, status, length, host, ...rest }, n) =>
       createSpan({
         ...rest,
-        ...{ trace_id: `t${n % 5}`, span_id: `s${n}`, parent_span_id: parent },
-        ...{ span_kind: kind as Span["span_kind"], status_code: status as Span["status_code"] },
-        ...{ from: n, to: n + length, span_attributes: host === undefined ? {} : { host } },
+        trace_id: `t${n % 5}`,
+        span_id: `s${n}`,
+        parent_span_id: parent,
+        span_kind: kind as Span["span_kind"],
+        status_code: status as Span["status_code"],
+        from: n,
+        to: n + length,
+        span_attributes: host === undefined ? {} : { host },
       }),
     ),
   );
@@ -148,8 +153,12 @@ test("actions, slow events and deploys do not depend on what the store aggregate
 test.each([10, 200])("the ends of three revisions with %i requests each are found", async (count) => {
   const spans = Array.from({ length: 3 * count }, (_, n) =>
     createSpan({
-      ...{ trace_id: `t${n}`, span_id: `s${n}`, span_kind: "server", revision: `r${n % 3}` },
-      ...{ from: n, to: n + 5 },
+      trace_id: `t${n}`,
+      span_id: `s${n}`,
+      span_kind: "server",
+      revision: `r${n % 3}`,
+      from: n,
+      to: n + 5,
     }),
   );
   let scans = 0;
@@ -211,8 +220,11 @@ describe("N+1 detection over thousands of requests", () => {
   const queries = (n: number, count: number, statement: (query: number) => string) =>
     Array.from({ length: count }, (_, query) =>
       createSpan({
-        ...{ trace_id: `t${n}`, span_id: `q${n}.${query}`, parent_span_id: `r${n}` },
-        ...{ span_kind: "client", statement: statement(query) },
+        trace_id: `t${n}`,
+        span_id: `q${n}.${query}`,
+        parent_span_id: `r${n}`,
+        span_kind: "client",
+        statement: statement(query),
       }),
     );
   const spans = [

@@ -166,7 +166,10 @@ describe("scanSearchResponse", () => {
     expect(pauses).toBeGreaterThanOrEqual(Math.floor(bytes.length / 700_000));
     expect(step.value.hits).toEqual(
       sources.map((source, n) => ({
-        ...{ index: `i${n % 2}`, id: String(n), sort: String(n), source },
+        index: `i${n % 2}`,
+        id: String(n),
+        sort: String(n),
+        source,
         picked: new Map([
           ["message", `m${n}`],
           ["log.level", n % 2 === 0 ? "wärn" : "info"],

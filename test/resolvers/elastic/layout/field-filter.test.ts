@@ -53,11 +53,14 @@ test("mappings keep what was counted while applications bring attributes", () =>
   const isRead = filterFor();
   const mapping = (attributes: object, more: object = {}) => {
     const properties = {
-      ...{ trace_id: { type: "keyword" }, attributes: { properties: attributes } },
+      trace_id: { type: "keyword" },
+      attributes: { properties: attributes },
       ...more,
     };
     const fields = readFields({ properties } as never, {
-      ...{ ignoreMalformed: false, ignoreAbove: 1e9, standardAnalyzer: true },
+      ignoreMalformed: false,
+      ignoreAbove: 1e9,
+      standardAnalyzer: true,
     });
     const group = { indices: ["i"], fields } as never;
     return describeIndices({ ...opaqueMetadata, indices: new Set(["i"]), groups: [group] }, isRead);

@@ -9,8 +9,12 @@ import * as shippers from "../../../support/elastic/log-shippers.ts";
 import * as platformShippers from "../../../support/elastic/platform-log-shippers.ts";
 
 const expected = {
-  ...{ time: "2026-01-15T10:00:00.123Z", hostname: "web-1", group: "shop", severity: "error" },
-  ...{ message: "it broke", json: '{"n":200,"price":1.50,"big":9007199254740993,"on":true,"text":"x"}' },
+  time: "2026-01-15T10:00:00.123Z",
+  hostname: "web-1",
+  group: "shop",
+  severity: "error",
+  message: "it broke",
+  json: '{"n":200,"price":1.50,"big":9007199254740993,"on":true,"text":"x"}',
 };
 const allShippers = Object.entries({ ...shippers, ...platformShippers });
 

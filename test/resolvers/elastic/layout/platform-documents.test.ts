@@ -11,8 +11,13 @@ import {
 describe("GELF by Logstash", () => {
   const sent = { "@version": "1", version: "1.1", source_host: "172.17.0.1", host: "h", message: "m" };
   const docker = {
-    ...{ container_id: "9f2c", container_name: "web", image_id: "sha256:1", image_name: "shop:2" },
-    ...{ command: "node .", created: "2026-01-15T09:00:00Z", tag: "9f2c" },
+    container_id: "9f2c",
+    container_name: "web",
+    image_id: "sha256:1",
+    image_name: "shop:2",
+    command: "node .",
+    created: "2026-01-15T09:00:00Z",
+    tag: "9f2c",
   };
   test.each<readonly [string, JsonObject, object]>([
     ["Docker's driver", { ...docker, level: 3 }, { severity: "error", group: "web" }],
@@ -141,14 +146,22 @@ describe("OpenShift's log forwarding", () => {
   const openshift = { cluster_id: "4f1c", sequence: 17 };
   const pod = { pod_name: "web-1", namespace_name: "shop", container_name: "web", namespace_id: "77" };
   const vector = {
-    ...{ hostname: "node-1", kubernetes: pod, level: "default", log_source: "container" },
-    ...{ log_type: "application", openshift },
+    hostname: "node-1",
+    kubernetes: pod,
+    level: "default",
+    log_source: "container",
+    log_type: "application",
+    openshift,
   };
   const fluentd = {
-    ...{ docker: { container_id: "a1" }, hostname: "node-1", level: "unknown", log_type: "application" },
+    docker: { container_id: "a1" },
+    hostname: "node-1",
+    level: "unknown",
+    log_type: "application",
     kubernetes: { ...pod, host: "node-1", master_url: "https://kubernetes.default.svc" },
     pipeline_metadata: { collector: { name: "fluentd", version: "1.14.6" } },
-    ...{ openshift, viaq_msg_id: "ZTc2" },
+    openshift,
+    viaq_msg_id: "ZTc2",
   };
   const ours = { hostname: "node-1", group: "web" };
   test.each<readonly [string, JsonObject, object]>([
@@ -186,9 +199,14 @@ describe("OpenShift's log forwarding", () => {
 
   test("reads a node's journal", async () => {
     const document = {
-      ...{ hostname: "node-1", level: "err", log_source: "node", log_type: "infrastructure", message: "m" },
+      hostname: "node-1",
+      level: "err",
+      log_source: "node",
+      log_type: "infrastructure",
+      message: "m",
       systemd: { t: { SYSTEMD_UNIT: "kubelet.service" }, u: { SYSLOG_IDENTIFIER: "kubelet" } },
-      ...{ openshift, tag: ".journal.system" },
+      openshift,
+      tag: ".journal.system",
     };
     const line = { severity: "error", message: "m", hostname: "node-1", group: "kubelet" };
     expect(await readSingleDocument(document)).toEqual({ layout: "openshift", guesses: [], line });
@@ -219,14 +237,18 @@ describe("OpenShift's log forwarding", () => {
 
 describe("Logsearch for Cloud Foundry", () => {
   const common = {
-    ...{ "@input": "syslog", "@shipper": { priority: 6, name: "doppler_syslog" }, "@message": "m" },
+    "@input": "syslog",
+    "@shipper": { priority: 6, name: "doppler_syslog" },
+    "@message": "m",
     "@version": "1",
   };
   test.each<readonly [string, JsonObject, object]>([
     [
       "an application's line",
       {
-        ...{ "@index_type": "app", "@type": "LogMessage", "@level": "WARN" },
+        "@index_type": "app",
+        "@type": "LogMessage",
+        "@level": "WARN",
         "@source": { type: "APP", component: "rep", job: "cell_z1", host: "10.0.0.7" },
         "@cf": { app: "shop", app_id: "31b9", space: "prod", org: "acme", app_instance: 0 },
       },
@@ -235,7 +257,9 @@ describe("Logsearch for Cloud Foundry", () => {
     [
       "a component's line",
       {
-        ...{ "@index_type": "platform", "@type": "vcap", "@level": "ERROR" },
+        "@index_type": "platform",
+        "@type": "vcap",
+        "@level": "ERROR",
         "@source": { type: "cf", component: "nats", job: "nats_z1", vm: "nats_z1/0" },
       },
       { severity: "error", hostname: "nats_z1/0", group: "nats" },

@@ -58,7 +58,8 @@ test.each<readonly [string, string, JsonObject]>([
     "ecs",
     "kubernetes",
     {
-      ...{ ecs: { version: "8" }, message: "m" },
+      ecs: { version: "8" },
+      message: "m",
       kubernetes: { pod: { name: "web-0" }, namespace: "shop" },
     },
   ],

@@ -164,7 +164,10 @@ function createLedger() {
 
 describe("request recorder", () => {
   const hit = (id: number, k: string) => ({
-    ...{ _index: "logs-1", _id: `${id}`, _source: { k }, sort: [1_000 + id] },
+    _index: "logs-1",
+    _id: `${id}`,
+    _source: { k },
+    sort: [1_000 + id],
   });
   async function open() {
     fake = await openScriptedSource((response, request) => {
@@ -175,7 +178,9 @@ describe("request recorder", () => {
         return sendJson(response, { "logs-1": index({ mappings }, "8190899") });
       }
       return sendJson(response, {
-        ...{ took: 1, timed_out: false, _shards: { total: 1, successful: 1, skipped: 0, failed: 0 } },
+        took: 1,
+        timed_out: false,
+        _shards: { total: 1, successful: 1, skipped: 0, failed: 0 },
         hits: { hits: [hit(1, "a b"), hit(2, "a"), hit(3, "b a")] },
       });
     });
@@ -191,7 +196,9 @@ describe("request recorder", () => {
     range: { from: fromMillis(0), to: fromMillis(10_000) },
     filter: parse(text),
     order: "asc" as const,
-    ...{ expectedLines: 10, documentLimit: 100, tieLimit: 100 },
+    expectedLines: 10,
+    documentLimit: 100,
+    tieLimit: 100,
   });
   const drain = async (rows: AsyncIterable<readonly unknown[]> | undefined) => {
     let count = 0;

@@ -259,7 +259,9 @@ describe("log export", () => {
       range: { from: fromMillis(0), to: fromMillis(1_000_000) },
       filter: parse("nowhere=x"),
       order: "asc",
-      ...{ expectedLines: 2_000_000_000, documentLimit: 1_000_000, tieLimit: 1_000_000 },
+      expectedLines: 2_000_000_000,
+      documentLimit: 1_000_000,
+      tieLimit: 1_000_000,
       progressed: (count) => {
         progressCalls += 1;
         documents += count;

@@ -31,7 +31,9 @@ async function open(readTime: (n: number) => number) {
         range: { from: fromMillis(0), to: fromMillis(10_000) },
         filter: parse(""),
         order: "asc",
-        ...{ expectedLines, documentLimit: 10_000, tieLimit: 10_000 },
+        expectedLines,
+        documentLimit: 10_000,
+        tieLimit: 10_000,
       } as const;
       const ids = new Set<string>();
       for await (const batch of cluster.store.lines(query, AbortSignal.timeout(60_000)))

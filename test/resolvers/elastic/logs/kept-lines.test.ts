@@ -29,7 +29,9 @@ function printPage(page: number): string {
   });
   const total = { value: pages * hitsPerPage, relation: "eq" };
   return JSON.stringify({
-    ...{ _scroll_id: "s", timed_out: false, _shards: { total: 1, failed: 0 } },
+    _scroll_id: "s",
+    timed_out: false,
+    _shards: { total: 1, failed: 0 },
     hits: { total, hits },
   });
 }
@@ -59,7 +61,9 @@ test("lines that are few of a response do not hold it", async () => {
     range: { from: fromMillis(1_000), to: fromMillis(1_000) },
     filter: parse("message:wanted"),
     order: "asc",
-    ...{ expectedLines: 100, documentLimit: 1_000_000, tieLimit: 1_000_000 },
+    expectedLines: 100,
+    documentLimit: 1_000_000,
+    tieLimit: 1_000_000,
   } as const;
   try {
     const before = measureMemory();

@@ -79,7 +79,8 @@ async function openStore({
       {
         source: { id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined },
         range: { from: fromMillis(start), to: fromMillis(start + 10 * minute) },
-        ...{ filter: parse(query), step: minute },
+        filter: parse(query),
+        step: minute,
         ...over,
       },
       AbortSignal.timeout(10_000),
@@ -95,7 +96,9 @@ describe("counts by the index", () => {
   test("by time and by value, each with one search", async () => {
     const { count, sent } = await openStore();
     expect(await count()).toEqual({
-      ...{ total: 3, lacking: 0, groups: new Map() },
+      total: 3,
+      lacking: 0,
+      groups: new Map(),
       buckets: new Map([
         [start, 2],
         [start + minute, 1],

@@ -23,7 +23,9 @@ const buildQuery = (limit: number) =>
     range: { from: fromMillis(0), to: fromMillis(10_000) },
     filter: parse(""),
     order: "asc",
-    ...{ expectedLines: limit, documentLimit: limit, tieLimit: 10_000 },
+    expectedLines: limit,
+    documentLimit: limit,
+    tieLimit: 10_000,
   }) as const;
 
 describe("log store", () => {

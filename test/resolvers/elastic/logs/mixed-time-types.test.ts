@@ -19,7 +19,9 @@ const [keyword, text] = [{ type: "keyword" }, { type: "text" }];
 const createEcs = (time: string): FakeIndex => ({
   mappings: {
     properties: {
-      ...{ "@timestamp": { type: "date" }, message: text, ecs: { properties: { version: keyword } } },
+      "@timestamp": { type: "date" },
+      message: text,
+      ecs: { properties: { version: keyword } },
       log: { properties: { level: keyword } },
     },
   },
@@ -30,7 +32,9 @@ const createEcs = (time: string): FakeIndex => ({
 const createFluentBit = (time: string): FakeIndex => ({
   mappings: {
     properties: {
-      ...{ "@timestamp": { type: "date_nanos" }, log: text, stream: keyword },
+      "@timestamp": { type: "date_nanos" },
+      log: text,
+      stream: keyword,
       kubernetes: { properties: { pod_name: keyword } },
     },
   },
@@ -56,7 +60,9 @@ async function readLines(
     range: { from: fromMillis(-1_000), to: (allTime.to + 1n) as Instant },
     filter: parse(""),
     order: "asc",
-    ...{ expectedLines: 10, documentLimit: 10, tieLimit: 10 },
+    expectedLines: 10,
+    documentLimit: 10,
+    tieLimit: 10,
   } as const;
   for await (const batch of cluster.store.lines(query, AbortSignal.timeout(10_000))) lines.push(...batch);
   return lines.map(({ message }) => message);

@@ -71,18 +71,20 @@ async function readPage(
 ): Promise<readonly string[]> {
   const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), testIO);
   const toSource = (n: number): LogSource => ({
-    ...{ id: `s${n}`, index: `logs-${n}`, layout: "ecs", tenantFilter: undefined },
+    id: `s${n}`,
+    index: `logs-${n}`,
+    layout: "ecs",
+    tenantFilter: undefined,
   });
   const others = Array.from({ length: count - 1 }, (_, n) => toSource(n + 1));
   const query = {
-    ...{
-      sources: [toSource(0), ...others] as const,
-      filter: parse(""),
-      order: "desc" as const,
-      expectedLines,
-    },
+    sources: [toSource(0), ...others] as const,
+    filter: parse(""),
+    order: "desc" as const,
+    expectedLines,
     range: { from: fromMillis(0), to: fromMillis(10_000_000) },
-    ...{ documentLimit: 1_000_000, tieLimit: 10_000 },
+    documentLimit: 1_000_000,
+    tieLimit: 10_000,
   };
   const read: string[] = [];
   try {

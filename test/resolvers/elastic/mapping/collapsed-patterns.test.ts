@@ -8,7 +8,10 @@ import { sampleRuns } from "../../../support/law-runs.ts";
 
 const list = (names: readonly string[], isStream = (_: string) => false): readonly ListedIndex[] =>
   names.map((name) => ({
-    ...{ name, own: name, aliases: [], isStream: isStream(name) },
+    name,
+    own: name,
+    aliases: [],
+    isStream: isStream(name),
     indices: isStream(name) ? [`.ds-${name}-000001`] : [name],
   }));
 const collapseIndexNames = (

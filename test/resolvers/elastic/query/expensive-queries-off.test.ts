@@ -43,12 +43,11 @@ async function serve(words: string) {
   const { logs } = backend.stores;
   if (logs === undefined) throw new Error("logs expected");
   const buildQuery = (text: string, source: Partial<LogSource>): LogQuery => ({
-    ...{
-      sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined, ...source }],
-      range,
-      ...limits,
-    },
-    ...{ filter: parse(text), order: "asc" },
+    sources: [{ id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined, ...source }],
+    range,
+    ...limits,
+    filter: parse(text),
+    order: "asc",
   });
   return {
     fake,

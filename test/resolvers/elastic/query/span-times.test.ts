@@ -69,8 +69,11 @@ describe("times beyond what nanoseconds can hold", () => {
         fc.pre(!isNanos || (start >= allTime.from && end <= allTime.to));
         const toColumn = (time: bigint) => (isNanos ? time : floorToMilli(time as Instant));
         const fields = {
-          ...{ "@timestamp": toColumn(start), startTime: toColumn(start), endTime: toColumn(end) },
-          ...{ duration, durationInNanos: duration },
+          "@timestamp": toColumn(start),
+          startTime: toColumn(start),
+          endTime: toColumn(end),
+          duration,
+          durationInNanos: duration,
         };
         const isInside = end >= range.from && end <= range.to;
         if (isInside) expect(hits(buildEndTimeQuery(form, range), fields)).toBe(true);

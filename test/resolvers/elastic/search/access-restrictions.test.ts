@@ -24,11 +24,15 @@ const definition = (properties: object) => ({
 });
 const timed = { "@timestamp": { type: "date" }, message: { type: "text" } };
 const hit = {
-  ...{ _index: "app-1", _id: "d0", _source: { "@timestamp": "2026-11-23T00:01:00Z", message: "m" } },
+  _index: "app-1",
+  _id: "d0",
+  _source: { "@timestamp": "2026-11-23T00:01:00Z", message: "m" },
   sort: [1_795_392_060_000],
 };
 const found = (hits: readonly object[]) => ({
-  ...{ took: 1, timed_out: false, _shards: { total: 1, successful: 1, skipped: 0, failed: 0 } },
+  took: 1,
+  timed_out: false,
+  _shards: { total: 1, successful: 1, skipped: 0, failed: 0 },
   hits: { total: { value: hits.length, relation: "eq" }, hits },
 });
 const resolved = (over: object) => ({ indices: [], aliases: [], data_streams: [], ...over });
@@ -92,7 +96,8 @@ async function lines(
   const ids: string[] = [];
   const query = {
     sources: [{ id: "app", index, layout: "ecs", tenantFilter: where }] as const,
-    ...{ range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) }, filter: parse(text) },
+    range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) },
+    filter: parse(text),
     ...({ order: "asc", expectedLines: 10, documentLimit: 1_000, tieLimit: 1_000 } as const),
   };
   for await (const batch of logs?.lines(query, AbortSignal.timeout(30_000)) ?? [])

@@ -33,7 +33,9 @@ describe("log store", () => {
       range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) },
       filter: parse(""),
       order: "asc",
-      ...{ expectedLines: 2_000_000_000, documentLimit: 1_000, tieLimit: 1_000 },
+      expectedLines: 2_000_000_000,
+      documentLimit: 1_000,
+      tieLimit: 1_000,
     } as const;
     const signal = AbortSignal.timeout(30_000);
     const read = async () => {

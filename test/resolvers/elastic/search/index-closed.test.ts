@@ -24,7 +24,9 @@ const read = async (backend: Backend, index: string) => {
     range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) },
     filter: parse(""),
     order: "asc",
-    ...{ expectedLines: 10, documentLimit: 1_000, tieLimit: 1_000 },
+    expectedLines: 10,
+    documentLimit: 1_000,
+    tieLimit: 1_000,
   } as const;
   for await (const batch of backend.stores.logs?.lines(query, AbortSignal.timeout(30_000)) ?? [])
     messages.push(...batch.map(({ message }) => message));

@@ -38,7 +38,9 @@ describe("log store", () => {
             range: { from: fromMillis(0), to: fromMillis(100_000) },
             filter: parse(""),
             order: "asc",
-            ...{ expectedLines, documentLimit: 100_000, tieLimit: 10_000 },
+            expectedLines,
+            documentLimit: 100_000,
+            tieLimit: 10_000,
           },
           AbortSignal.timeout(30_000),
         );

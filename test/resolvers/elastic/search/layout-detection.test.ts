@@ -357,7 +357,10 @@ describe("layout detection, shippers with their own field names", () => {
     [
       "tracing's by Fluent Bit",
       {
-        ...{ level: "ERROR", target: "shop", fields: { message: "boom" }, stream: "stdout" },
+        level: "ERROR",
+        target: "shop",
+        fields: { message: "boom" },
+        stream: "stdout",
         kubernetes: { pod_name: "p", host: "n", container_name: "c" },
       },
       "fluent-bit",
@@ -390,8 +393,12 @@ describe("layout detection, shippers with their own field names", () => {
 
   test("reads the time of rsyslog's own template", async () => {
     const document = {
-      ...{ message: "boom", fromhost: "h", facility: "auth", priority: "err" },
-      ...{ timereported: at, timegenerated: at },
+      message: "boom",
+      fromhost: "h",
+      facility: "auth",
+      priority: "err",
+      timereported: at,
+      timegenerated: at,
     };
     const properties = { timereported: { type: "date" }, timegenerated: { type: "date" } };
     const { read, report } = await openIndices({

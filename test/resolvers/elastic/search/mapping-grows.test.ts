@@ -11,14 +11,18 @@ import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const ids = (n: number) => ({ trace_id: "1".padStart(32, "0"), span_id: n.toString(16).padStart(16, "0") });
 const event = {
-  ...{ "@timestamp": "1.0", ...ids(1) },
+  "@timestamp": "1.0",
+  ...ids(1),
   attributes: { "event.name": "exception", "exception.type": "IOError" },
 };
 
 /** Three spans of a trace, of which one has an event as soon as events are mapped. */
 function createServer(hasEvent: boolean): ReturnType<typeof createFakeSearch> {
   const documents = Array.from({ length: 3 }, (_, n) => ({
-    ...{ "@timestamp": `${n + 1}.0`, ...ids(n + 1), name: "a", duration: 5_000_000 },
+    "@timestamp": `${n + 1}.0`,
+    ...ids(n + 1),
+    name: "a",
+    duration: 5_000_000,
     kind: n === 0 ? "Server" : "Internal",
   }));
   const held = Object.entries(otelOlder.indices("x")).map(([index, definition]) => {

@@ -52,9 +52,14 @@ async function open(gate: Gate, product: ProductName = "Elasticsearch", settings
   backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, ...settings }), testIO);
   const source = { id: "app", index: "logs-*", layout: "ecs", tenantFilter: undefined };
   const ask = (text: string, where?: string, over: Partial<LogQuery> = {}): LogQuery => ({
-    ...{ sources: [{ ...source, tenantFilter: where }], filter: parse(text), order: "asc" },
-    ...{ range: { from: fromMillis(0), to: fromMillis(1_000) } },
-    ...{ expectedLines: 1_000, documentLimit: 1_000, tieLimit: 1_000, ...over },
+    sources: [{ ...source, tenantFilter: where }],
+    filter: parse(text),
+    order: "asc",
+    range: { from: fromMillis(0), to: fromMillis(1_000) },
+    expectedLines: 1_000,
+    documentLimit: 1_000,
+    tieLimit: 1_000,
+    ...over,
   });
   const { logs } = backend.stores;
   return {

@@ -90,7 +90,9 @@ function readSlowEvents(url: string) {
     sources: [source()],
     range: { from: fromMillis(0), to: fromMillis(1_000_000) },
     budget: createBudget(10_000),
-    ...{ requiredAttributes: [], excludedAttributes: [], limit: 10 },
+    requiredAttributes: [],
+    excludedAttributes: [],
+    limit: 10,
   };
   return using(url, (store) => store.slowEvents(query, AbortSignal.timeout(60_000)));
 }

@@ -35,8 +35,14 @@ async function open(indices: Readonly<Record<string, FakeIndex>>) {
 }
 
 const request = createSpan({
-  ...{ site_id: "shop", trace_id: "a".repeat(32), span_id: "b".repeat(16), span_kind: "server" },
-  ...{ from: 0, to: 5, service_name: "shop", resource_attributes: { "service.name": "shop" } },
+  site_id: "shop",
+  trace_id: "a".repeat(32),
+  span_id: "b".repeat(16),
+  span_kind: "server",
+  from: 0,
+  to: 5,
+  service_name: "shop",
+  resource_attributes: { "service.name": "shop" },
 });
 
 /** The indices of a shipper with one request, and the documents of `more`. */

@@ -26,15 +26,14 @@ async function readFrom<T>(
   read: (store: SpanStore, sizes: number[]) => Promise<T>,
 ): Promise<T> {
   const hits = Array.from({ length: count }, (_, n) => ({
-    ...{ _index: name, _id: String(n) },
+    _index: name,
+    _id: String(n),
     _source: {
-      ...{
-        traceID: "1",
-        spanID: (n + 1).toString(16),
-        startTime: n * 1_000,
-        duration: 5,
-        operationName: "a",
-      },
+      traceID: "1",
+      spanID: (n + 1).toString(16),
+      startTime: n * 1_000,
+      duration: 5,
+      operationName: "a",
       tags: [{ key: "stack", type: "string", value: "x".repeat(bytes) }],
     },
   }));
@@ -52,7 +51,9 @@ async function readFrom<T>(
     const page = hits.slice(at, at + size);
     at += size;
     sendJson(response, {
-      ...{ _scroll_id: "s", timed_out: false, _shards: { total: 1, failed: 0 } },
+      _scroll_id: "s",
+      timed_out: false,
+      _shards: { total: 1, failed: 0 },
       hits: { total: { value: count, relation: "eq" }, hits: page },
     });
   });

@@ -88,7 +88,8 @@ async function findParents(
     // More statements than are told apart.
     const statements = { doc_count_error_upper_bound: 0, sum_other_doc_count: 1, buckets: [] };
     sendJson(response, {
-      ...{ timed_out: false, _shards: { total: shards.length, failed: 0 } },
+      timed_out: false,
+      _shards: { total: shards.length, failed: 0 },
       hits: { total: { value: 0, relation: "eq" }, hits: [] },
       aggregations: terms === undefined ? { statements0: statements } : { parents: listTerms(shards, terms) },
     });

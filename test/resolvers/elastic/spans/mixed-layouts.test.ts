@@ -45,11 +45,21 @@ const trace_id = idOf(1, 32);
 
 test.each([0, 1, 2, 3, 4, 5])("an N+1 of which %d calls are in another layout", async (inOther) => {
   const root = createSpan({
-    ...{ trace_id, span_id: idOf(9), span_kind: "server", span_name: "GET /cart", from: 0, to: 100 },
+    trace_id,
+    span_id: idOf(9),
+    span_kind: "server",
+    span_name: "GET /cart",
+    from: 0,
+    to: 100,
   });
   const calls = Array.from({ length: 5 }, (_, n) =>
     createSpan({
-      ...{ trace_id, span_id: idOf(16 + n), parent_span_id: idOf(9), span_kind: "client", from: 10, to: 12 },
+      trace_id,
+      span_id: idOf(16 + n),
+      parent_span_id: idOf(9),
+      span_kind: "client",
+      from: 10,
+      to: 12,
       span_attributes: { "db.system": "postgresql", "db.statement": "SELECT * FROM item WHERE id = ?" },
     }),
   );
@@ -72,22 +82,26 @@ test.each([0, 1, 2, 3, 4, 5])("an N+1 of which %d calls are in another layout", 
 test("a span with an exception of its own, and an error document that names it", async () => {
   const span_id = idOf(9);
   const span = createSpan({
-    ...{ trace_id, span_id, span_kind: "server", span_name: "GET /cart", from: 0, to: 100 },
+    trace_id,
+    span_id,
+    span_kind: "server",
+    span_name: "GET /cart",
+    from: 0,
+    to: 100,
     events: [createException(50, "CardError")],
   });
   const error = {
     "@timestamp": new Date(base + 60).toISOString(),
     timestamp: { us: (base + 60) * 1_000 },
-    ...{
-      agent: { name: "nodejs" },
-      service: { name: "shop" },
-      trace: { id: trace_id },
-      parent: { id: span_id },
-    },
+    agent: { name: "nodejs" },
+    service: { name: "shop" },
+    trace: { id: trace_id },
+    parent: { id: span_id },
     processor: { event: "error", name: "error" },
     error: {
       id: idOf(0xe1, 32),
-      ...{ grouping_key: "7ec6bd5ec4a6b9b9", exception: [{ type: "CardError", message: "declined" }] },
+      grouping_key: "7ec6bd5ec4a6b9b9",
+      exception: [{ type: "CardError", message: "declined" }],
     },
   };
   const errors = listMappings(apm).filter(([name]) => name.includes("error"));
@@ -138,8 +152,13 @@ test.each([
   async (_, changed, change) => {
     const spans = Array.from({ length: 50 }, (_, n) =>
       createSpan({
-        ...{ trace_id: idOf(n + 1, 32), span_id: idOf(n + 1), span_kind: "server", span_name: "GET /cart" },
-        ...{ from: 100, to: 200, status_code: "ERROR" },
+        trace_id: idOf(n + 1, 32),
+        span_id: idOf(n + 1),
+        span_kind: "server",
+        span_name: "GET /cart",
+        from: 100,
+        to: 200,
+        status_code: "ERROR",
       }),
     );
     const { traces, sources } = await open({
@@ -162,7 +181,12 @@ test.each([
 test("an N+1 whose parents are integers in one index and keywords in another", async () => {
   const calls = Array.from({ length: 6 }, (_, n) =>
     createSpan({
-      ...{ trace_id, span_id: idOf(16 + n), parent_span_id: idOf(9), span_kind: "client", from: 10, to: 12 },
+      trace_id,
+      span_id: idOf(16 + n),
+      parent_span_id: idOf(9),
+      span_kind: "client",
+      from: 10,
+      to: 12,
       span_attributes: { "db.system": "postgresql", "db.statement": "SELECT * FROM item WHERE id = ?" },
     }),
   );
@@ -179,14 +203,12 @@ test("an N+1 whose parents are integers in one index and keywords in another", a
 test("traces whose ids are integers in one index and keywords in another", async () => {
   const create = (n: number) =>
     createSpan({
-      ...{
-        trace_id: idOf(n, 32),
-        span_id: idOf(n),
-        span_kind: "server",
-        span_name: "GET /",
-        from: 10,
-        to: 12,
-      },
+      trace_id: idOf(n, 32),
+      span_id: idOf(n),
+      span_kind: "server",
+      span_name: "GET /",
+      from: 10,
+      to: 12,
     });
   const integer = { traceId: { type: "long" } };
   const { traces, sources } = await open({

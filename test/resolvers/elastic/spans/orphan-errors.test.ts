@@ -120,8 +120,16 @@ const listing = (
 ): Promise<TraceSummary[]> => {
   const { text = "", filter = {}, ...rest } = over;
   const query: ListingQuery = {
-    ...{ sources, range, candidates: "errors", by: "time", order: "asc", beyond: undefined },
-    ...{ expectedRows: 100, tieLimit: 10_000, budget: createLargeBudget(), ...rest },
+    sources,
+    range,
+    candidates: "errors",
+    by: "time",
+    order: "asc",
+    beyond: undefined,
+    expectedRows: 100,
+    tieLimit: 10_000,
+    budget: createLargeBudget(),
+    ...rest,
     filter: { ...filter, query: parseTraceQuery(text) },
   };
   return readAll(store.summaries(query, new AbortController().signal));
@@ -146,9 +154,20 @@ describe("an APM error whose transaction is not stored", () => {
     const [span, ...others] = await find(opened, { by: "trace", traceIds: [trace], select: "all" });
     expect(others).toEqual([]);
     expect(span).toMatchObject({
-      ...{ trace_id: trace, span_id: own, parent_span_id: missing.id, entry: true, report: true },
-      ...{ start: at(10), end: at(10), service_name: "shop", revision: "r1", status_code: "ERROR" },
-      ...{ span_name: "POST /pay", span_kind: "server", tags: { region: "eu" }, count: 1 },
+      trace_id: trace,
+      span_id: own,
+      parent_span_id: missing.id,
+      entry: true,
+      report: true,
+      start: at(10),
+      end: at(10),
+      service_name: "shop",
+      revision: "r1",
+      status_code: "ERROR",
+      span_name: "POST /pay",
+      span_kind: "server",
+      tags: { region: "eu" },
+      count: 1,
       events: [{ name: "exception", time: at(10), attributes: { "exception.type": "CardError" } }],
     });
   });

@@ -23,9 +23,20 @@ test("scan counts each document once across overlapping sources, and a span sent
     // The last two are one span.
     const id = Math.min(n, 2_498).toString(16).padStart(16, "0");
     return toSpan({
-      ...{ site: "shop", trace: "1".padStart(32, "0"), id, service: "web", name: "call" },
-      ...{ kind: "server", status: "OK", attributes: {}, resource: {}, events: [], links: [], count: 1 },
-      ...{ start: fromMillis(start + 1), end: fromMillis(start + 2) },
+      site: "shop",
+      trace: "1".padStart(32, "0"),
+      id,
+      service: "web",
+      name: "call",
+      kind: "server",
+      status: "OK",
+      attributes: {},
+      resource: {},
+      events: [],
+      links: [],
+      count: 1,
+      start: fromMillis(start + 1),
+      end: fromMillis(start + 2),
     });
   });
   const cluster = await openClusterWith(spans);
@@ -48,15 +59,20 @@ test("scan counts each document once across overlapping sources, and a span sent
 
 test("find returns each document of a span that differs, and of equal ones one", async () => {
   const span = toSpan({
-    ...{
-      site: "shop",
-      trace: "1".padStart(32, "0"),
-      id: "1".padStart(16, "0"),
-      service: "web",
-      name: "call",
-    },
-    ...{ kind: "server", status: "OK", attributes: {}, resource: {}, events: [], links: [], count: 1 },
-    ...{ start: fromMillis(start + 1), end: fromMillis(start + 2) },
+    site: "shop",
+    trace: "1".padStart(32, "0"),
+    id: "1".padStart(16, "0"),
+    service: "web",
+    name: "call",
+    kind: "server",
+    status: "OK",
+    attributes: {},
+    resource: {},
+    events: [],
+    links: [],
+    count: 1,
+    start: fromMillis(start + 1),
+    end: fromMillis(start + 2),
   });
   const longer = { ...span, end: fromMillis(start + 3) };
   const other = { ...span, span_name: "other" };

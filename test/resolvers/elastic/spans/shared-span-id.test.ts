@@ -26,8 +26,21 @@ const failure: SpanEvent = { name: "exception", time: at(2), attributes: { "exce
 function side(n: number, kind: "client" | "server", events: readonly SpanEvent[]): ModelSpan {
   const [from, to] = kind === "client" ? [0, 10] : [1, 9];
   return {
-    ...{ site: "shop", trace, id: idOf(n), parent: idOf(1), service: "shop-web", name: "call", kind, events },
-    ...{ start: at(from), end: at(to), status: "OK", attributes: {}, resource: {}, links: [], count: 1 },
+    site: "shop",
+    trace,
+    id: idOf(n),
+    parent: idOf(1),
+    service: "shop-web",
+    name: "call",
+    kind,
+    events,
+    start: at(from),
+    end: at(to),
+    status: "OK",
+    attributes: {},
+    resource: {},
+    links: [],
+    count: 1,
   };
 }
 

@@ -20,7 +20,10 @@ async function findLines(messages: readonly string[], query: string) {
         sources: [{ id: "s", index: "app", layout: "memory", tenantFilter: undefined }],
         range: { from: fromMillis(0), to: fromMillis(1_000) },
         filter: parse(query),
-        ...{ order: "asc", expectedLines: 1, documentLimit: 10_000, tieLimit: 10_000 },
+        order: "asc",
+        expectedLines: 1,
+        documentLimit: 10_000,
+        tieLimit: 10_000,
       },
       AbortSignal.timeout(60_000),
     );

@@ -140,7 +140,10 @@ describe.each<[string, SeriesQuery["tags"], readonly Measure[]]>([
     for (const measure of measures) {
       const query: SeriesQuery = {
         match: { tenant: "shop" },
-        ...{ metric, tags, measure, buckets },
+        metric,
+        tags,
+        measure,
+        buckets,
         lookBack: 24 * hour,
         pointLimit: 100_000,
       };

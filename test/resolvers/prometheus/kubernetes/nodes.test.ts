@@ -20,9 +20,12 @@ describe("nodes", () => {
       write(time, "node_cpu_seconds_total", { instance, cpu: "0", mode }, age * rate);
     }
     const figures = {
-      ...{ node_memory_MemTotal_bytes: 1_000, node_memory_MemFree_bytes: 100 },
-      ...{ node_memory_MemAvailable_bytes: 300, node_memory_AnonPages_bytes: 450 },
-      ...{ node_vmstat_pgfault: 77, node_vmstat_pgmajfault: 7 },
+      node_memory_MemTotal_bytes: 1_000,
+      node_memory_MemFree_bytes: 100,
+      node_memory_MemAvailable_bytes: 300,
+      node_memory_AnonPages_bytes: 450,
+      node_vmstat_pgfault: 77,
+      node_vmstat_pgmajfault: 7,
     };
     for (const [name, value] of Object.entries(figures)) write(time, name, { instance }, value);
     for (const [mountpoint, factor] of Object.entries({ "/": 1, "/data": 100 })) {
@@ -165,11 +168,13 @@ describe("nodes", () => {
 
   const windowsNames = {
     new: {
-      ...{ total: "windows_memory_physical_total_bytes", free: "windows_memory_physical_free_bytes" },
+      total: "windows_memory_physical_total_bytes",
+      free: "windows_memory_physical_free_bytes",
       hostname: "windows_os_hostname",
     },
     old: {
-      ...{ total: "windows_cs_physical_memory_bytes", free: "windows_os_physical_memory_free_bytes" },
+      total: "windows_cs_physical_memory_bytes",
+      free: "windows_os_physical_memory_free_bytes",
       hostname: "windows_cs_hostname",
     },
   };
@@ -245,8 +250,12 @@ describe("nodes", () => {
     });
     expect(await readNodes(series)).toMatchObject([
       {
-        ...{ fs_used_bytes: 0, fs_available_bytes: 0, fs_capacity_bytes: 100 },
-        ...{ fs_inodes_free: 0, fs_inodes_used: 0, fs_inodes: 10 },
+        fs_used_bytes: 0,
+        fs_available_bytes: 0,
+        fs_capacity_bytes: 100,
+        fs_inodes_free: 0,
+        fs_inodes_used: 0,
+        fs_inodes: 10,
       },
     ]);
   });

@@ -48,7 +48,10 @@ async function readSeries(measure: Measure, tags: Readonly<Record<string, string
   const buckets = { start: base, step: 5 * minute, count: 2 };
   const query: SeriesQuery = {
     match: {},
-    ...{ metric: "took_seconds", tags, measure, buckets },
+    metric: "took_seconds",
+    tags,
+    measure,
+    buckets,
     lookBack: 24 * 60 * minute,
     pointLimit: 1_000,
   };

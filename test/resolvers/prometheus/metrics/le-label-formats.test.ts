@@ -171,7 +171,10 @@ describe.each([
           for (const measure of measures) {
             const query: SeriesQuery = {
               match: { tenant: "shop" },
-              ...{ metric, tags, measure, buckets },
+              metric,
+              tags,
+              measure,
+              buckets,
               lookBack: 24 * hour,
               pointLimit: 100_000,
             };
@@ -227,7 +230,9 @@ describe("an upgrade of a source that keeps its data", () => {
       const count = (at(2, 27) - start) / minute;
       const query: SeriesQuery = {
         match: {},
-        ...{ metric: "size_bytes", tags: {}, measure: percentile },
+        metric: "size_bytes",
+        tags: {},
+        measure: percentile,
         buckets: { start, step: minute, count },
         lookBack: 24 * hour,
         pointLimit: 100_000,

@@ -69,8 +69,10 @@ test("samples of both halves of a range count, where the server takes no questio
     const values = text.startsWith("sum(") ? [times.length] : times;
     const labels = {};
     take({
-      ...{ labels, times: Float64Array.from(text.startsWith("sum(") ? [time] : times) },
-      ...{ values: Float64Array.from(values), histograms: [] },
+      labels,
+      times: Float64Array.from(text.startsWith("sum(") ? [time] : times),
+      values: Float64Array.from(values),
+      histograms: [],
     });
     return result();
   };

@@ -59,14 +59,12 @@ test("drops zeros from created timestamps out of summary quantiles", async () =>
   backend = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);
   const found = await backend.stores.metrics?.series(
     {
-      ...{
-        match: {},
-        metric: "rpc_seconds",
-        tags: { job: "*" },
-        lookBack: 1_440 * minute,
-        pointLimit: 1_000,
-      },
-      ...{ measure: { of: "observations", combine: "quantile", quantile: 0.9 } },
+      match: {},
+      metric: "rpc_seconds",
+      tags: { job: "*" },
+      lookBack: 1_440 * minute,
+      pointLimit: 1_000,
+      measure: { of: "observations", combine: "quantile", quantile: 0.9 },
       buckets: { start: base, step: minute, count: 3 },
     },
     AbortSignal.timeout(60_000),
@@ -91,8 +89,12 @@ test("refuses the quantile of several summaries of which only one exports it", a
   const ask = (tags: Readonly<Record<string, string>>) =>
     backend?.stores.metrics?.series(
       {
-        ...{ match: {}, metric: "rpc_seconds", tags, lookBack: 1_440 * minute, pointLimit: 1_000 },
-        ...{ measure: { of: "observations", combine: "quantile", quantile: 0.9 } },
+        match: {},
+        metric: "rpc_seconds",
+        tags,
+        lookBack: 1_440 * minute,
+        pointLimit: 1_000,
+        measure: { of: "observations", combine: "quantile", quantile: 0.9 },
         buckets: { start: base, step: minute, count: 1 },
       },
       AbortSignal.timeout(60_000),

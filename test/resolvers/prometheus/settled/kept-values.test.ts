@@ -52,9 +52,13 @@ async function open(settings: object, metricCacheBytes = 1_000_000) {
   const read = async (more: Partial<SeriesQuery> = {}): Promise<readonly number[][]> => {
     const query: SeriesQuery = {
       match: { tenant: "shop" },
-      ...{ metric: "depth", tags: {}, measure: { of: "samples", combine: "last" } },
+      metric: "depth",
+      tags: {},
+      measure: { of: "samples", combine: "last" },
       buckets: { start: base, step: 5 * minute, count: 8 },
-      ...{ lookBack: 24 * 60 * minute, pointLimit: 1_000, ...more },
+      lookBack: 24 * 60 * minute,
+      pointLimit: 1_000,
+      ...more,
     };
     const found = (await backend.stores.metrics?.series(query, signal)) ?? [];
     return found.map(({ values }) => [...values]);

@@ -133,7 +133,10 @@ test.each([
       const start = Math.floor(now / step) * step - back * step;
       const query: SeriesQuery = {
         match: { tenant: "shop" },
-        ...{ metric, tags, measure, buckets: { start, step, count } },
+        metric,
+        tags,
+        measure,
+        buckets: { start, step, count },
         // Shorter than the gaps of some series.
         lookBack: 2 * step,
         pointLimit: 10_000,
@@ -165,8 +168,13 @@ test("growth that the source adds up is answered as without memory", { timeout: 
       const start = Math.floor(now / step) * step - (back + 6) * step;
       const buckets = { start, step, count: count + 6 };
       const query: SeriesQuery = {
-        ...{ match: { tenant: "shop" }, metric, tags: history.tags, measure: { of: "increment" }, buckets },
-        ...{ lookBack: 6 * step, pointLimit: 10_000 },
+        match: { tenant: "shop" },
+        metric,
+        tags: history.tags,
+        measure: { of: "increment" },
+        buckets,
+        lookBack: 6 * step,
+        pointLimit: 10_000,
       };
       const sent: string[] = [];
       const client = openClient(subject, now, sent);
@@ -175,7 +183,11 @@ test("growth that the source adds up is answered as without memory", { timeout: 
       const expected = await readIncrements(plan, metric);
       if (sent.some((text) => text.startsWith("sum by"))) grouped += 1;
       const { series, keep } = await answerFromSettled(settled, {
-        ...{ metric, question: metric, buckets, lookBack: query.lookBack, pointLimit: query.pointLimit },
+        metric,
+        question: metric,
+        buckets,
+        lookBack: query.lookBack,
+        pointLimit: query.pointLimit,
         ask: (span, unkept) => readIncrements({ ...plan, unkept, query: narrowToSpan(query, span) }, metric),
       });
       await keep();

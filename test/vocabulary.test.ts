@@ -128,6 +128,11 @@ describe("names", () => {
 });
 
 describe("sizes", () => {
+  test("no file or function is short because properties are packed into spreads", () => {
+    const packed = [...texts].filter(([, text]) => /\.\.\.\{/.test(text));
+    expect(packed.map(([file]) => file)).toEqual([]);
+  });
+
   test("no folder has more than 15 modules", () => {
     const byFolder = Map.groupBy(files, (file) => dirname(file));
     const large = [...byFolder].filter(([, own]) => own.length > 15);

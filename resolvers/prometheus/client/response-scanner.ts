@@ -3,6 +3,7 @@
 // relatives print them. At any other form it gives up, and the client sends the query again and parses the response.
 
 import { z } from "zod";
+import { copyToLength, createView, hasTextAt } from "../../../src/core/bytes.ts";
 import { readNumber } from "../../../src/core/collections.ts";
 import {
   backslash,
@@ -16,7 +17,6 @@ import {
 } from "../../../src/core/json/json-bytes.ts";
 import { parseJson } from "../../../src/core/json/parse-json.ts";
 import { scanNumber } from "../../../src/metrics/float-text.ts";
-import { copyToLength, createView, hasTextAt } from "./bytes.ts";
 
 /** One series of a response. Times are milliseconds since 1970, ascending. */
 export interface SampleSeries {

@@ -2,6 +2,7 @@
 // for each opening and each value, all of them joined, costs four times as much. Pieces do not stay bytes, because memory
 // outside of V8's heap counts towards its large collections of garbage, and a text that is young does not.
 
+import { createView } from "../../core/bytes.ts";
 import type { Buckets } from "../../core/rows.ts";
 import { printMillis } from "../../core/time.ts";
 import { maxNumberBytes, writeNumber } from "../../metrics/float-text.ts";
@@ -115,10 +116,6 @@ function ensureRoom(piece: ChunkWriter, bytes: number): void {
   piece.bytes = Buffer.allocUnsafeSlow(Math.max(chunkBytes, at + bytes));
   piece.bytes.set(room.subarray(0, at));
   piece.view = createView(piece.bytes);
-}
-
-function createView(bytes: Buffer): DataView {
-  return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
 // ---- Ids of series and rows ------------------------------------------------------------------------------------

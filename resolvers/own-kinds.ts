@@ -6,9 +6,12 @@ import { toErrorMessage } from "../src/core/errors.ts";
 import type { BackendKind } from "../src/store/backend.ts";
 import { type BackendFactory, backendToolkit } from "./backend-toolkit.ts";
 
+type FindFault = NonNullable<BackendKind<unknown>["findTenantFilterFault"]>;
+
 const kindSchema = z.looseObject({
   parseConfig: z.custom<BackendKind<unknown>["parseConfig"]>((value) => typeof value === "function"),
   create: z.custom<BackendKind<unknown>["create"]>((value) => typeof value === "function"),
+  findTenantFilterFault: z.custom<FindFault>((value) => typeof value === "function").optional(),
 });
 
 /** By the path of the module: a kind is made once, however often the configuration is read. */
@@ -42,7 +45,9 @@ function makeKind(module: string, exported: unknown): BackendKind<unknown> {
   if (typeof factory !== "function") throw new Error("its default export is no function");
   const { data, success } = kindSchema.safeParse((factory as BackendFactory)(backendToolkit));
   if (!success)
-    throw new Error("its function returns no backend kind: parseConfig and create are functions of one");
+    throw new Error(
+      "its function returns no backend kind: parseConfig and create are functions of one, and findTenantFilterFault where it has one",
+    );
   const parseConfig = (value: unknown): unknown => {
     try {
       return data.parseConfig(value);
@@ -50,7 +55,21 @@ function makeKind(module: string, exported: unknown): BackendKind<unknown> {
       throw new z.ZodError(readIssues(error));
     }
   };
-  return { ...data, kind: module, parseConfig };
+  const { findTenantFilterFault, ...others } = data;
+  const findFault: FindFault = (where) => {
+    try {
+      const fault: unknown = findTenantFilterFault?.(where);
+      return typeof fault === "string" ? fault : undefined;
+    } catch (error) {
+      return toErrorMessage(error);
+    }
+  };
+  return {
+    ...others,
+    kind: module,
+    parseConfig,
+    ...(findTenantFilterFault && { findTenantFilterFault: findFault }),
+  };
 }
 
 const issueSchema = z.object({ path: z.array(z.union([z.string(), z.number()])), message: z.string() });

@@ -18,7 +18,7 @@ import { type AwsLogin, type AwsSettings, createAwsLogin } from "./aws.ts";
 import { type AccessTokens, createAccessTokens } from "./oauth2.ts";
 
 const text = z.string().min(1, "must not be empty");
-const region = text.regex(/^[a-z0-9-]+$/, "expected the name of a region, such as eu-central-1");
+const region = text.regex(/^[a-z0-9-]*$/, "expected the name of a region, such as eu-central-1");
 /** RFC 7617 has no way to write a login that holds one of these characters. */
 const password = z.string().regex(/^\P{Cc}*$/u, "must not hold a line break or another control character");
 const username = password.regex(/^[^:]*$/, "must not hold a colon, which would end it");

@@ -16,7 +16,7 @@ import { findCurrentSpan, type OwnSpan, runInSpan } from "../../src/telemetry/tr
 import { type AuthBackoff, createAuthBackoff } from "./auth-backoff.ts";
 import { type Bulkhead, createBulkhead, QueueFullError } from "./bulkhead.ts";
 import { type BreakerOutcome, type CircuitBreaker, createCircuitBreaker } from "./circuit-breaker.ts";
-import { findLateError, sleep } from "./waiting.ts";
+import { findLateError, sleep, wasSent } from "./waiting.ts";
 
 export interface GuardSettings {
   readonly timeout: Millis;
@@ -239,7 +239,7 @@ async function runAttempt<T>(
       throw error;
     }
     const failed = finishFailed(state, current, error);
-    if (!limit.signal.aborted) onFailure(failed);
+    if (!limit.signal.aborted && wasSent(limit.signal)) onFailure(failed);
     throw failed;
   } finally {
     clearTimeout(timer);

@@ -26,14 +26,17 @@ export async function awaitNeeded<T>(
   createLateError: () => BackendError,
 ): Promise<T> {
   lateErrors.set(signal, createLateError);
-  try {
-    return await awaitShared(needed, signal);
-  } finally {
-    lateErrors.delete(signal);
-  }
+  const found = await awaitShared(needed, signal);
+  lateErrors.delete(signal);
+  return found;
 }
 
 /** The failure of a request that is late before it was sent; undefined for one that waits for its source. */
 export function findLateError(signal: AbortSignal): BackendError | undefined {
   return lateErrors.get(signal)?.();
+}
+
+/** Whether the request could be sent, as far as it needed something before. */
+export function wasSent(signal: AbortSignal): boolean {
+  return !lateErrors.has(signal);
 }

@@ -5,7 +5,7 @@ import type { BackendKind } from "../store/backend.ts";
 import { findWrittenKind, listWrittenPlaces } from "./places.ts";
 import { toMapping } from "./plain-values.ts";
 import { type IssueReporter, redactSecrets } from "./validation.ts";
-import type { YamlTree } from "./yaml/yaml.ts";
+import { formatPathKey, type Path, type YamlTree } from "./yaml/yaml.ts";
 
 interface Kinds {
   readonly get: (name: string) => Pick<BackendKind<unknown>, "findTenantFilterFault"> | undefined;
@@ -26,8 +26,15 @@ export function* checkTenantFilters(tree: YamlTree, kinds: Kinds, report: IssueR
         if (typeof where !== "string" || where === "") continue;
         const kind = findWrittenKind(toMapping(backends)[String(backend)], kinds);
         const fault = kind?.findTenantFilterFault?.(where);
-        if (fault !== undefined) report([...path, "where"], redactSecrets(fault, tree.secrets));
+        const own = [...path, "where"];
+        if (fault !== undefined) report(own, hideSecrets(fault, own, tree));
       }
     }
   }
+}
+
+function hideSecrets(fault: string, path: Path, { templates, secrets }: YamlTree): string {
+  // In a text that was put together, a place tells how long what was put in is.
+  const shown = templates.has(formatPathKey(path)) ? fault.replace(/ at character \d+$/, "") : fault;
+  return redactSecrets(shown, secrets);
 }

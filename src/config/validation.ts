@@ -149,7 +149,7 @@ export const collectorUrl = httpUrl.refine(
 );
 
 /** A secret that is read from a file may end in a line break too many, or begin with a byte order mark. */
-export const headerValue = text.regex(/^[\t\x20-\x7e\x80-\xff]+$/, "expected what may stand in a header");
+export const headerValue = text.regex(/^[\t\x20-\x7e\x80-\xff]*$/, "expected what may stand in a header");
 
 /** Headers that a client sends by itself, and with which it refuses to send a request. */
 const ownHeaders = /^(?:content-length|expect|keep-alive|transfer-encoding|upgrade)$/i;

@@ -11,7 +11,7 @@ const keys = [
 ];
 /** What opens a row; one of each. */
 const rows = [
-  ...[".line-item > .line", ".span-item:not([hidden]) > details > summary", ".names button"],
+  ...[".line-item > .line:not([hidden] *)", ".span-item:not([hidden]) > details > summary", ".names button"],
   ...[".traces .action a", ".grid tbody th :is(a, summary, .expander):not(.event-actions a)"],
 ].join();
 

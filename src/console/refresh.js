@@ -75,8 +75,9 @@ export async function replaceView(old, next, signal) {
   void scrollToPlace(place, signal);
   for (const chosen of pressed) {
     const inNext = new Set([...next.querySelectorAll(chosen)].map(printKey));
-    for (const one of old.querySelectorAll(chosen))
-      if (!inNext.has(printKey(one))) findSame(next, one)?.click();
+    const missing = [...old.querySelectorAll(chosen)].filter((one) => !inNext.has(printKey(one)));
+    // One row may stand twice, also among the lines around another: a second click would undo the first.
+    for (const one of new Set(missing.map((one) => findSame(next, one)))) one?.click();
   }
   const opened = Map.groupBy(old.querySelectorAll("details"), printKey);
   // Of several that nothing tells apart, each has its turn.

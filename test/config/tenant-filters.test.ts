@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { kinds } from "../../resolvers/index.ts";
 import { listIssues } from "./fixture.ts";
 
 const file = (sites: string) => `backends:
@@ -45,4 +46,14 @@ test("a fault of a tenant filter shows no secret, and none is looked for where t
   expect(listIssues(sites("[a]"))).toEqual(["6 sites.one.traces.where: expected text"]);
   // A kind without tenant filters judges by itself.
   expect(listIssues(sites("word", "prom"))).toEqual([]);
+});
+
+test("the place of a fault is told, but not in a text that was put together", () => {
+  const where = (text: string) =>
+    listIssues(file(`  one: { traces: { backend: elk, index: a, where: ${JSON.stringify(text)} } }\n`), {
+      kinds,
+    });
+  expect(where("abc=b AND )")).toEqual(["6 sites.one.traces.where: expected an expression at character 11"]);
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: the configuration's own syntax
+  expect(where("${SECRET}=b AND )")).toEqual(["6 sites.one.traces.where: expected an expression"]);
 });

@@ -119,4 +119,15 @@ sites: { shop: { logs: { backend: own, sources: { app: { index: app${where} } } 
     );
     expect((await check("./issues.js", "url: x")).text).toContain("backends.own.url: is no address");
   });
+
+  test("an error of its judgement of a tenant filter is a fault of that filter", async () => {
+    const findFault = 'findTenantFilterFault() { throw new Error("broken on purpose"); }';
+    define(
+      "throws.js",
+      `export default () => ({ create() {}, parseConfig() { return {}; }, ${findFault} });`,
+    );
+    const { code, text } = await check("./throws.js", undefined, ", where: a");
+    expect(text).toContain(".where: broken on purpose");
+    expect(code).toBe(1);
+  });
 });

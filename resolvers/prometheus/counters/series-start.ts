@@ -243,7 +243,7 @@ function hasNoPast(start: Millis): boolean {
 
 /** Looks back a little first, since that is cheap and nearly always enough. */
 function listPastRanges(start: Millis, lookBack: Millis): readonly Millis[] {
-  return [300_000, Math.max(300_000, lookBack), start];
+  return [...new Set([300_000, Math.max(300_000, lookBack), start])];
 }
 
 /** One series, or one for each value of the labels `by`, if there is a sample. */

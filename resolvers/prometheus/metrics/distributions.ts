@@ -432,7 +432,8 @@ export async function readSummary(plan: SeriesPlan, measure: ObservationMeasure)
     downsampleCounter(reader, exported),
     surveySeries(reader, counting),
   ]);
-  requireOneSummary(plan, [...found, ...counts]);
+  // A recording rule may keep other labels of the count than of the quantiles.
+  for (const part of [found, counts]) requireOneSummary(plan, part);
   const own = found.filter(({ labels }) => parseBound(readLabel(labels, "quantile")) === quantile);
   const measured = await dropCreatedTimestampZeros(reader, exported, counting, own);
   const complete = new Set(measured.map(({ labels }) => formatGroupKey(plan, labels)));
@@ -447,7 +448,7 @@ export async function readSummary(plan: SeriesPlan, measure: ObservationMeasure)
   );
 }
 
-/** Each group has one summary: also one without this quantile would be left out of the answer. @throws {Refused} */
+/** One without this quantile would be left out of the answer as well. @throws {Refused} for two summaries of one group */
 function requireOneSummary(plan: SeriesPlan, parts: readonly { readonly labels: Labels }[]): void {
   const summaryOf = new Map<string, string>();
   for (const { labels } of parts) {

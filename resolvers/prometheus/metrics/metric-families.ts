@@ -42,6 +42,7 @@ import {
   deriveDeclaredType,
   deriveFamilyName,
   detectShape,
+  hasGaugeParts,
   isGaugeHistogram,
   type MetricShape,
 } from "./shape-detection.ts";
@@ -138,12 +139,17 @@ function createContext(backend: string, client: PrometheusClient, io: IO): Famil
     },
     io,
   );
+  // Targets declare types by names alone: one answer is good for all tenants.
+  const declared = createSwrCache<ReadonlyMap<string, readonly string[]>>(
+    { name: "metric_types", entries: 1, maxAge: 10 * minute, load: () => client.readAllMetadata(never) },
+    io,
+  );
   const listings = createSwrCache<FamilyListing>(
     {
       name: "metric_names",
       entries: 200,
       maxAge: minute,
-      load: (key) => loadListing(client, proofs, JSON.parse(key)),
+      load: (key) => loadListing(client, { proofs, declared }, JSON.parse(key)),
     },
     io,
   );
@@ -216,12 +222,19 @@ async function findUncountable(
   return [...lost].flatMap(([key, labels]) => (countable.has(key) ? [] : [labels]));
 }
 
-/** How many histograms and summaries are looked at at once. */
+/** How many histograms are looked at at once. */
 const concurrentProofs = 4;
+
+interface FamilyProofs {
+  /** Whether a doubtful histogram is one. */
+  readonly proofs: SwrCache<boolean>;
+  /** The types that targets declare, by names. */
+  readonly declared: SwrCache<ReadonlyMap<string, readonly string[]>>;
+}
 
 async function loadListing(
   client: PrometheusClient,
-  proofs: SwrCache<boolean>,
+  { proofs, declared }: FamilyProofs,
   match: ForcedLabels,
 ): Promise<FamilyListing> {
   const [all, withBounds, withRanges, withQuantiles] = await Promise.all(
@@ -239,14 +252,19 @@ async function loadListing(
     withQuantiles: withQuantiles ?? none,
     withoutQuantiles,
   };
+  const doubtful = listDoubtfulFamilies(sets);
   const uncounted = await mapConcurrent(
-    listDoubtfulFamilies(sets),
+    doubtful.filter(({ hasBounds }) => hasBounds),
     concurrentProofs,
     async (family, signal) =>
       (await proofs.read(JSON.stringify([formatMatchKey(match), family]), signal)) ? [] : [family.name],
     never,
   );
-  return groupIntoFamilies(sets, new Set(uncounted.flat()));
+  const summaries = doubtful.filter(({ hasBounds }) => !hasBounds);
+  const types =
+    summaries.length === 0 ? new Map<string, readonly string[]>() : await declared.read("", never);
+  const gauges = summaries.filter((family) => hasGaugeParts(family, types)).map(({ name }) => name);
+  return groupIntoFamilies(sets, new Set([...uncounted.flat(), ...gauges]));
 }
 
 async function findFamily(

@@ -84,18 +84,20 @@ async function detectBySamples(
 }
 
 /**
- * Whether the parts of a histogram or summary count observations. Parts may be gauges that targets declare by names of their
- * own. Buckets that no target declares may be recorded rates, which are fractions. Buckets of zeros show nothing.
+ * Whether the buckets of a histogram count observations. Its parts may be gauges that targets declare by names of their own.
+ * Buckets that no target declares may be recorded rates, which are fractions. Buckets of zeros show nothing.
  */
 export async function countsObservations(
   context: Pick<DetectionContext, "client" | "io">,
   match: ForcedLabels,
-  { name: metric, parts, hasBounds }: DoubtfulFamily,
+  { name: metric, parts }: DoubtfulFamily,
 ): Promise<boolean> {
   const types = await context.client.readMetadata(metric, never);
   if (types.includes("histogram")) return true;
-  if (types.length === 0 && (await hasGauge(context, parts))) return false;
-  if (!hasBounds) return true;
+  if (types.length === 0) {
+    const declared = await Promise.all(parts.map((name) => context.client.readMetadata(name, never)));
+    if (areGauges(declared.flat())) return false;
+  }
   const at = toMillis(context.io.now());
   const selector = selectPart(match, `${metric}_bucket`);
   for (const length of sampleRanges) {
@@ -115,13 +117,17 @@ export async function countsObservations(
   return true;
 }
 
-/** Whether one of the names is a gauge by all that declare it. */
-async function hasGauge(
-  { client }: Pick<DetectionContext, "client">,
-  names: readonly string[],
-): Promise<boolean> {
-  const declared = await Promise.all(names.map((name) => client.readMetadata(name, never)));
-  return declared.some((types) => types.length > 0 && types.every(isGaugeType));
+/** Whether targets declare the parts of what could be a summary as gauges, and nothing by the name of the whole. */
+export function hasGaugeParts(
+  { name, parts }: DoubtfulFamily,
+  declared: ReadonlyMap<string, readonly string[]>,
+): boolean {
+  return !declared.has(name) && areGauges(parts.flatMap((part) => declared.get(part) ?? []));
+}
+
+function areGauges(types: readonly string[]): boolean {
+  const known = types.filter((type) => type !== "unknown");
+  return known.length > 0 && known.every(isGaugeType);
 }
 
 /** `undefined` if the range has no samples. */

@@ -74,9 +74,11 @@ export function createLineItem(line, options) {
 
 /** Acts by a click, Enter or Space, but not where a click ends the selection of its text. @param {HTMLElement} element @param {() => void} act */
 function whenPressed(element, act) {
-  element.addEventListener("click", () => {
+  element.addEventListener("click", ({ detail }) => {
     const selection = getSelection();
-    const isSelecting = selection?.isCollapsed === false && selection.containsNode(element, true);
+    // A click that no pointer makes, as those of assistive programs, selects nothing.
+    const isSelecting =
+      detail > 0 && selection?.isCollapsed === false && selection.containsNode(element, true);
     if (!isSelecting) act();
   });
   element.addEventListener("keydown", (event) => {

@@ -83,6 +83,23 @@ describe("a view that is read anew", () => {
     await expect.poll(isOpen).toBe(false);
   });
 
+  test("has a line open that was open in the list and among the lines around another", async () => {
+    await open(address("logs"));
+    const item = page.locator(".lines > ol > .line-item");
+    await item.nth(3).locator(".line").first().click();
+    await page.getByRole("button", { name: "Lines around it" }).click();
+    await page.locator(".context > li").nth(5).waitFor();
+    const key = await page.locator(".context > li:not([aria-current])").nth(0).getAttribute("data-key");
+    const both = page.locator(`[data-key="${key}"] > .line`);
+    expect(await both.count()).toBe(2);
+    for (const at of [0, 1]) await both.nth(at).click();
+    await page.locator("#main").focus();
+    await refresh();
+    expect(await both.count()).toBe(1);
+    expect(await both.getAttribute("aria-expanded")).toBe("true");
+    expect(await item.nth(3).locator(".line").getAttribute("aria-expanded")).toBe("true");
+  });
+
   test("has the series hidden that were hidden, and the pods open", async () => {
     await open(address("metrics", { name: "cpu", tags: "hostname=*" }));
     const hidden = page.locator("button.series").nth(1);

@@ -136,6 +136,16 @@ describe.each(["Elasticsearch", "OpenSearch", "Prometheus"])("%s", (product) => 
     // It has waited for its whole deadline, and is not repeated.
     expect(outcomes).toEqual(["unreachable"]);
   });
+
+  test("does not repeat what could not be sent", async () => {
+    const issuer = await open((response) => sendJson(response, {}, 503));
+    const source = await open((response, _, body) => answer(response, body));
+    const outcomes: string[] = [];
+    const recordRequest = (_: string, outcome: string) => void outcomes.push(outcome);
+    const backend = connect(source.url, `${issuer.url}/token`, { ...testIO, recordRequest });
+    await expect(backend.probe(never)).rejects.toMatchObject({ failure: "unreachable" });
+    expect(outcomes).toEqual(["unreachable"]);
+  });
 });
 
 describe("a token", () => {

@@ -432,9 +432,11 @@ describe("metric look-ups", () => {
         metrics: { thing_count: undefined, thing_sum: undefined },
         intercept(response, { url = "" }) {
           if (!url.includes("/metadata")) return false;
-          const metric = new URL(url, "http://source").searchParams.get("metric") ?? "";
-          const entries = (declared[metric] ?? []).map((type) => ({ type, help: "", unit: "" }));
-          sendJson(response, { status: "success", data: entries.length === 0 ? {} : { [metric]: entries } });
+          const metric = new URL(url, "http://source").searchParams.get("metric");
+          const data = Object.entries(declared)
+            .filter(([name]) => metric === null || name === metric)
+            .map(([name, types]) => [name, types.map((type) => ({ type, help: "", unit: "" }))]);
+          sendJson(response, { status: "success", data: Object.fromEntries(data) });
           return true;
         },
       });
@@ -464,6 +466,20 @@ describe("metric look-ups", () => {
       expect(await store.names({}, signal)).toEqual(["thing"]);
       expect(await store.type({}, "thing", signal)).toBe("measurement");
     });
+  });
+
+  test("asks once for the types of all counts and sums", async () => {
+    const names = Array.from({ length: 20 }, (_, n) => [`timer${n}_count`, `timer${n}_sum`]).flat();
+    const asked: string[] = [];
+    const store = await serve({
+      metrics: Object.fromEntries(names.map((name) => [name, undefined])),
+      intercept(_, { url = "" }) {
+        if (url.includes("/metadata")) asked.push(url);
+        return false;
+      },
+    });
+    expect(await store.names({}, signal)).toHaveLength(20);
+    expect(asked).toHaveLength(1);
   });
 
   test("takes buckets that targets declare as gauges for no histogram", async () => {

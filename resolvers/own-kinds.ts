@@ -55,20 +55,20 @@ function makeKind(module: string, exported: unknown): BackendKind<unknown> {
       throw new z.ZodError(readIssues(error));
     }
   };
-  const { findTenantFilterFault, ...others } = data;
-  const findFault: FindFault = (where) => {
+  const { findTenantFilterFault: findFault, ...others } = data;
+  const kind = { ...others, kind: module, parseConfig };
+  return findFault === undefined ? kind : { ...kind, findTenantFilterFault: reportThrown(findFault) };
+}
+
+/** What is thrown is a fault as well. */
+function reportThrown(findFault: FindFault): FindFault {
+  return (where) => {
     try {
-      const fault: unknown = findTenantFilterFault?.(where);
+      const fault: unknown = findFault(where);
       return typeof fault === "string" ? fault : undefined;
     } catch (error) {
       return toErrorMessage(error);
     }
-  };
-  return {
-    ...others,
-    kind: module,
-    parseConfig,
-    ...(findTenantFilterFault && { findTenantFilterFault: findFault }),
   };
 }
 

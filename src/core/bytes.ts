@@ -1,4 +1,4 @@
-// Small steps over bytes and numbers in memory.
+// Compares, views and copies bytes and numbers in memory.
 
 /** Whether the text stands there, which has to be ASCII. */
 export function hasTextAt(data: Buffer, at: number, text: string): boolean {

@@ -39,9 +39,9 @@ import {
   type QueryAudience,
   settleOutcome,
 } from "./audience.ts";
+import { computePollPause, computeRetryDelay, pollInterval } from "./poll-timing.ts";
 import { type LineSource, logFailure, readLines, sharedAccount } from "./read-lines.ts";
 import { createRecentIds, type RecentIds } from "./recent-ids.ts";
-import { chooseRest, computeRetryDelay, pollInterval } from "./retry-delay.ts";
 
 /** How far each poll reads back at least. */
 const recentWindow: Millis = 10_000;
@@ -169,7 +169,7 @@ async function pollAlone(state: PollerState, audience: QueryAudience): Promise<v
       const { begun, spent } = await pollOnce(state, [audience], signal).finally(endTurn);
       failures = 0;
       if (begun >= audience.aloneUntil) joinOthers(state, audience, begun, spent);
-      if (audience.isAlone) await pause(chooseRest(spent), signal);
+      if (audience.isAlone) await pause(computePollPause(spent), signal);
     } catch (error) {
       if (signal.aborted) return;
       await pauseAfterFailure(state, [audience], error, failures, signal);
@@ -225,7 +225,7 @@ async function pollTogether(state: PollerState, signal: AbortSignal): Promise<vo
           ? findSlowness(state, together, poll)
           : settleDoubt(state, doubted, { together, probed }, poll);
       failures = 0;
-      await pause(chooseRest(poll.spent), signal);
+      await pause(computePollPause(poll.spent), signal);
     } catch (error) {
       if (signal.aborted) return;
       if (isCausedByOne(error, together)) doubted = Number.POSITIVE_INFINITY;

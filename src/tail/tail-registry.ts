@@ -15,8 +15,8 @@ import type { LogEvent } from "../store/backend.ts";
 import type { LogStore } from "../store/logs.ts";
 import { type AccountTurns, createAccountTurns } from "./account-turns.ts";
 import type { Listener } from "./audience.ts";
+import { pollInterval } from "./poll-timing.ts";
 import { createPoller, type Listening, type Poller, type PollerOptions } from "./poller.ts";
-import { pollInterval } from "./retry-delay.ts";
 import { decodeEventId } from "./sse.ts";
 import { startTail, type Tail } from "./tail.ts";
 

@@ -24,10 +24,10 @@ import type { Filter } from "../log-query/ast.ts";
 import { countLineChars, maxChunkChars } from "../operations/logs/lines.ts";
 import { describeFailure } from "../operations/runtime/error-response.ts";
 import type { Listener } from "./audience.ts";
+import { computeRetryDelay } from "./poll-timing.ts";
 import type { Listening, PollerOptions } from "./poller.ts";
 import { logFailure, readLines } from "./read-lines.ts";
 import { createRecentIds, type RecentIds } from "./recent-ids.ts";
-import { computeRetryDelay } from "./retry-delay.ts";
 import { createSendQueue } from "./send-queue.ts";
 import {
   encodeEventId,

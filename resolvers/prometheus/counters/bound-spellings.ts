@@ -76,9 +76,3 @@ export function formatHistogramKey(labels: Labels): string {
   const { le: _, ...rest } = labels;
   return formatSeriesKey(rest);
 }
-
-/** The key of the summary that a quantile or a count belongs to. */
-export function formatSummaryKey(labels: Labels): string {
-  const { quantile: _, ...rest } = labels;
-  return formatSeriesKey(rest);
-}

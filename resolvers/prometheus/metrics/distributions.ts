@@ -26,12 +26,7 @@ import {
   narrowSelector,
 } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import {
-  dropBoundLabels,
-  formatHistogramKey,
-  formatSummaryKey,
-  infinities,
-} from "../counters/bound-spellings.ts";
+import { dropBoundLabels, formatHistogramKey, infinities } from "../counters/bound-spellings.ts";
 import { type CounterQuery, surveySeries } from "../counters/bucket-survey.ts";
 import {
   type DownsampledSeries,
@@ -452,7 +447,7 @@ export async function readSummary(plan: SeriesPlan, measure: ObservationMeasure)
 function requireOneSummary(plan: SeriesPlan, parts: readonly { readonly labels: Labels }[]): void {
   const summaryOf = new Map<string, string>();
   for (const { labels } of parts) {
-    const [group, summary] = [formatGroupKey(plan, labels), formatSummaryKey(labels)];
+    const [group, summary] = [formatGroupKey(plan, labels), formatSeriesKey(dropBoundLabels(labels))];
     if ((summaryOf.get(group) ?? summary) !== summary)
       throw createUnsupportedError(plan.backend, "a quantile of several summaries");
     summaryOf.set(group, summary);

@@ -78,22 +78,33 @@ export interface DoubtfulFamily {
   readonly name: string;
   /** The names of its parts. */
   readonly parts: readonly string[];
-  readonly hasBounds: boolean;
 }
 
 /**
- * What has the names of a histogram or summary, and may be something else. Buckets may be recorded rates, if a part is
- * missing or the name is that of a recording rule; a count and a sum by themselves may be gauges.
+ * The histograms whose buckets may be something else, such as recorded rates: they lack a part, or have the name of a
+ * recording rule.
  */
-export function listDoubtfulFamilies(sets: NameSets): readonly DoubtfulFamily[] {
+export function listDoubtfulHistograms(sets: NameSets): readonly DoubtfulFamily[] {
+  return listDoubtful(
+    sets,
+    (name, { hasCount, hasSum }) =>
+      sets.withBounds.has(`${name}_bucket`) && (!hasCount || !hasSum || name.includes(":")),
+  );
+}
+
+/** The summaries of a count and a sum alone, which may be two gauges. */
+export function listDoubtfulSummaries(sets: NameSets): readonly DoubtfulFamily[] {
+  return listDoubtful(sets, (name) => !hasBuckets(name, sets) && !sets.withQuantiles.has(name));
+}
+
+function listDoubtful(
+  sets: NameSets,
+  isDoubtful: (name: string, family: Family) => boolean,
+): readonly DoubtfulFamily[] {
   return [...listStems(sets)].flatMap((name) => {
     const family = classifyFamily(name, sets);
-    if (family === undefined) return [];
-    const hasBounds = sets.withBounds.has(`${name}_bucket`);
-    const isDoubtful = hasBounds
-      ? !family.hasCount || !family.hasSum || name.includes(":")
-      : !family.hasRanges && !sets.withQuantiles.has(name);
-    return isDoubtful ? [{ name, parts: listParts(name, family), hasBounds }] : [];
+    if (family === undefined || !isDoubtful(name, family)) return [];
+    return [{ name, parts: listParts(name, family) }];
   });
 }
 

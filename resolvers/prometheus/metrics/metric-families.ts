@@ -27,12 +27,12 @@ import { createSwrCache, type SwrCache } from "../client/swr-cache.ts";
 import { dropBoundLabels, infinities } from "../counters/bound-spellings.ts";
 import { formatSeriesKey } from "../counters/series-reader.ts";
 import {
-  type DoubtfulFamily,
   type Family,
   type FamilyListing,
   formatMatchKey,
   groupIntoFamilies,
-  listDoubtfulFamilies,
+  listDoubtfulHistograms,
+  listDoubtfulSummaries,
   type NameSets,
   selectPart,
 } from "./family-listing.ts";
@@ -133,8 +133,8 @@ function createContext(backend: string, client: PrometheusClient, io: IO): Famil
       entries: 5_000,
       maxAge: 10 * minute,
       load: (key) => {
-        const [match, family]: [string, DoubtfulFamily] = JSON.parse(key);
-        return countsObservations({ client, io }, JSON.parse(match), family);
+        const [match, metric]: [string, string] = JSON.parse(key);
+        return countsObservations({ client, io }, JSON.parse(match), metric);
       },
     },
     io,
@@ -226,7 +226,7 @@ async function findUncountable(
 const concurrentProofs = 4;
 
 interface FamilyProofs {
-  /** Whether a doubtful histogram is one. */
+  /** Whether the buckets of a doubtful histogram count observations. */
   readonly proofs: SwrCache<boolean>;
   /** The types that targets declare, by names. */
   readonly declared: SwrCache<ReadonlyMap<string, readonly string[]>>;
@@ -252,19 +252,22 @@ async function loadListing(
     withQuantiles: withQuantiles ?? none,
     withoutQuantiles,
   };
-  const doubtful = listDoubtfulFamilies(sets);
-  const uncounted = await mapConcurrent(
-    doubtful.filter(({ hasBounds }) => hasBounds),
+  const histograms = listDoubtfulHistograms(sets);
+  const doubtful = [...histograms, ...listDoubtfulSummaries(sets)];
+  if (doubtful.length === 0) return groupIntoFamilies(sets, new Set());
+  const types = await declared.read("", never);
+  const gauges = new Set(doubtful.filter((family) => hasGaugeParts(family, types)).map(({ name }) => name));
+  const undeclared = histograms.filter(
+    ({ name }) => !gauges.has(name) && types.get(name)?.includes("histogram") !== true,
+  );
+  const fractions = await mapConcurrent(
+    undeclared,
     concurrentProofs,
-    async (family, signal) =>
-      (await proofs.read(JSON.stringify([formatMatchKey(match), family]), signal)) ? [] : [family.name],
+    async ({ name }, signal) =>
+      (await proofs.read(JSON.stringify([formatMatchKey(match), name]), signal)) ? [] : [name],
     never,
   );
-  const summaries = doubtful.filter(({ hasBounds }) => !hasBounds);
-  const types =
-    summaries.length === 0 ? new Map<string, readonly string[]>() : await declared.read("", never);
-  const gauges = summaries.filter((family) => hasGaugeParts(family, types)).map(({ name }) => name);
-  return groupIntoFamilies(sets, new Set([...uncounted.flat(), ...gauges]));
+  return groupIntoFamilies(sets, new Set([...gauges, ...fractions.flat()]));
 }
 
 async function findFamily(

@@ -84,20 +84,14 @@ async function detectBySamples(
 }
 
 /**
- * Whether the buckets of a histogram count observations. Its parts may be gauges that targets declare by names of their own.
- * Buckets that no target declares may be recorded rates, which are fractions. Buckets of zeros show nothing.
+ * Whether the buckets of a histogram that no target declares count observations. They may be recorded rates, which are
+ * fractions. Buckets of zeros show nothing.
  */
 export async function countsObservations(
   context: Pick<DetectionContext, "client" | "io">,
   match: ForcedLabels,
-  { name: metric, parts }: DoubtfulFamily,
+  metric: string,
 ): Promise<boolean> {
-  const types = await context.client.readMetadata(metric, never);
-  if (types.includes("histogram")) return true;
-  if (types.length === 0) {
-    const declared = await Promise.all(parts.map((name) => context.client.readMetadata(name, never)));
-    if (areGauges(declared.flat())) return false;
-  }
   const at = toMillis(context.io.now());
   const selector = selectPart(match, `${metric}_bucket`);
   for (const length of sampleRanges) {
@@ -117,17 +111,13 @@ export async function countsObservations(
   return true;
 }
 
-/** Whether targets declare the parts of what could be a summary as gauges, and nothing by the name of the whole. */
+/** Whether targets declare the parts of what could be a histogram or summary as gauges, and nothing by the name of the whole. */
 export function hasGaugeParts(
   { name, parts }: DoubtfulFamily,
   declared: ReadonlyMap<string, readonly string[]>,
 ): boolean {
-  return !declared.has(name) && areGauges(parts.flatMap((part) => declared.get(part) ?? []));
-}
-
-function areGauges(types: readonly string[]): boolean {
-  const known = types.filter((type) => type !== "unknown");
-  return known.length > 0 && known.every(isGaugeType);
+  const types = parts.flatMap((part) => declared.get(part) ?? []).filter((type) => type !== "unknown");
+  return !declared.has(name) && types.length > 0 && types.every(isGaugeType);
 }
 
 /** `undefined` if the range has no samples. */

@@ -3,7 +3,7 @@ import { printAddress } from "../base/address.js";
 import { buildPost, requestJson } from "../base/api.js";
 import { createElement, renderUntrusted } from "../base/dom.js";
 import { formatDuration, formatNumber } from "../base/format.js";
-import { createTableView } from "./table-view.js";
+import { createFigureColumn, createTableView } from "./table-view.js";
 
 /** @typedef {import("../base/address.js").StateOf<"actions">} State */
 /** @typedef {import("./pieces.js").Bounds} Bounds */
@@ -84,27 +84,9 @@ function listColumns(link) {
       sort: ({ namespace }) => namespace,
       cell: (row) => renderUntrusted(row.namespace),
     },
-    {
-      id: "requests",
-      title: "Requests",
-      isFigure: true,
-      sort: ({ throughput }) => throughput,
-      cell: ({ throughput }) => formatNumber(throughput),
-    },
-    {
-      id: "mean",
-      title: "Mean",
-      isFigure: true,
-      sort: ({ mean }) => mean,
-      cell: ({ mean }) => formatDuration(mean),
-    },
-    {
-      id: "time",
-      title: "Time in all",
-      isFigure: true,
-      sort: ({ mean, throughput }) => mean * throughput,
-      cell: ({ mean, throughput }) => formatDuration(mean * throughput),
-    },
+    createFigureColumn("requests", "Requests", ({ throughput }) => throughput, formatNumber),
+    createFigureColumn("mean", "Mean", ({ mean }) => mean, formatDuration),
+    createFigureColumn("time", "Time in all", ({ mean, throughput }) => mean * throughput, formatDuration),
     {
       id: "errors",
       title: "Failed",

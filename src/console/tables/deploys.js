@@ -11,7 +11,7 @@ import {
 import { createElement, renderUntrusted } from "../base/dom.js";
 import { formatAge, formatNumber } from "../base/format.js";
 import { printFieldTerm } from "../search/query.js";
-import { createTableView, createTimeCell } from "./table-view.js";
+import { createFigureColumn, createTableView, createTimeCell } from "./table-view.js";
 
 /** @typedef {import("../base/address.js").StateOf<"deploys">} State */
 /** @typedef {import("../base/deploy-markers.js").Deploy} Deploy */
@@ -79,13 +79,7 @@ function listColumns(link) {
       sort: ({ lastOccurredAt }) => Date.parse(lastOccurredAt ?? ""),
       cell: ({ lastOccurredAt }) => (lastOccurredAt === null ? "–" : createTimeCell(lastOccurredAt)),
     },
-    {
-      id: "live",
-      title: "Live for",
-      isFigure: true,
-      sort: ({ liveFor }) => liveFor,
-      cell: ({ liveFor }) => formatAge(liveFor),
-    },
+    createFigureColumn("live", "Live for", ({ liveFor }) => liveFor, formatAge),
     {
       id: "errors",
       title: "Traces with errors",
@@ -93,12 +87,11 @@ function listColumns(link) {
       sort: ({ exceptionCount }) => exceptionCount,
       cell: (row) => (row.exceptionCount === 0 ? "0" : link(row, "errors", formatNumber(row.exceptionCount))),
     },
-    {
-      id: "rate",
-      title: "Per 100 requests",
-      isFigure: true,
-      sort: ({ exceptionRate }) => exceptionRate,
-      cell: ({ exceptionRate }) => exceptionRate.toFixed(1),
-    },
+    createFigureColumn(
+      "rate",
+      "Per 100 requests",
+      ({ exceptionRate }) => exceptionRate,
+      (rate) => rate.toFixed(1),
+    ),
   ];
 }

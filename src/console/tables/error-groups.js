@@ -3,7 +3,7 @@ import { printAddress } from "../base/address.js";
 import { buildGraphqlRequest, requestGraphql } from "../base/api.js";
 import { createElement, renderUntrusted } from "../base/dom.js";
 import { formatNumber } from "../base/format.js";
-import { createTableView, createTimeCell } from "./table-view.js";
+import { createFigureColumn, createTableView, createTimeCell } from "./table-view.js";
 
 /** @typedef {import("../base/address.js").StateOf<"errors">} State */
 /** @typedef {import("./pieces.js").Bounds} Bounds */
@@ -98,13 +98,7 @@ function listColumns(link) {
         createElement("span", { class: "muted" }, renderUntrusted(row.namespace ?? "")),
       ],
     },
-    {
-      id: "count",
-      title: "Traces",
-      isFigure: true,
-      sort: ({ count }) => count,
-      cell: ({ count }) => formatNumber(count),
-    },
+    createFigureColumn("count", "Traces", ({ count }) => count, formatNumber),
     {
       id: "first",
       title: "First",

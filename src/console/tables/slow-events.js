@@ -4,7 +4,7 @@ import { buildPost, isAborted, requestJson } from "../base/api.js";
 import { createElement, createField, createSelect, renderUntrusted, replaceChildren } from "../base/dom.js";
 import { formatCount, formatDuration, formatNumber } from "../base/format.js";
 import { createFailureState, createLoadingState } from "../base/states.js";
-import { createTableView } from "./table-view.js";
+import { createFigureColumn, createTableView } from "./table-view.js";
 
 /** @typedef {import("../base/address.js").StateOf<"slow">} State */
 /** @typedef {import("./pieces.js").Bounds} Bounds */
@@ -90,27 +90,14 @@ function listColumns(site) {
       cell: (row) => renderUntrusted(row.service),
     },
     { id: "kind", title: "Kind", sort: ({ span_kind }) => span_kind, cell: (row) => row.span_kind },
-    {
-      id: "count",
-      title: "Spans",
-      isFigure: true,
-      sort: ({ count }) => count,
-      cell: ({ count }) => formatNumber(count),
-    },
-    {
-      id: "mean",
-      title: "Mean",
-      isFigure: true,
-      sort: ({ mean }) => mean,
-      cell: ({ mean }) => formatDuration(mean),
-    },
-    {
-      id: "impact",
-      title: "Impact",
-      isFigure: true,
-      sort: ({ impact }) => impact,
-      cell: ({ impact }) => `${impact.toFixed(1)} %`,
-    },
+    createFigureColumn("count", "Spans", ({ count }) => count, formatNumber),
+    createFigureColumn("mean", "Mean", ({ mean }) => mean, formatDuration),
+    createFigureColumn(
+      "impact",
+      "Impact",
+      ({ impact }) => impact,
+      (impact) => `${impact.toFixed(1)} %`,
+    ),
   ];
 }
 

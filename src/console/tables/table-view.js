@@ -37,6 +37,17 @@ import { createSparkline } from "./sparkline.js";
  */
 
 /**
+ * A column of numbers, by which the rows are ordered as well.
+ * @template R
+ * @param {string} id @param {string} title
+ * @param {(row: R) => number} read @param {(value: number) => string} format
+ * @returns {TableColumn<R>}
+ */
+export function createFigureColumn(id, title, read, format) {
+  return { id, title, isFigure: true, sort: read, cell: (row) => format(read(row)) };
+}
+
+/**
  * @template R
  * @param {(state: any) => void} go
  * @param {TableOptions<R>} options

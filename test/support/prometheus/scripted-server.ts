@@ -74,9 +74,11 @@ function readKnownData(
     return listMatchingNames(Object.keys(metrics), searchParams.get("match[]") ?? "");
   }
   if (pathname.endsWith("/metadata")) {
-    const metric = searchParams.get("metric") ?? "";
-    const type = metrics[metric];
-    return type === undefined ? {} : { [metric]: [{ type, help: "", unit: "" }] };
+    const metric = searchParams.get("metric");
+    const declared = Object.entries(metrics).filter(
+      ([name, type]) => type !== undefined && (metric === null || name === metric),
+    );
+    return Object.fromEntries(declared.map(([name, type]) => [name, [{ type, help: "", unit: "" }]]));
   }
   return pathname.endsWith("/series") ? [{ __name__: "g", host: "a" }] : undefined;
 }

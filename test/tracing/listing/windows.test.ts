@@ -103,13 +103,8 @@ function createWindowReader(spans: readonly Span[]): SpanReader {
   };
 }
 
-async function listRows(
-  spans: readonly Span[],
-  over: Partial<ListingQuery>,
-  budget: Budget = createBudget(1_000_000),
-  reader: SpanReader = createArrayReader(spans),
-): Promise<TraceSummary[]> {
-  const query: ListingQuery = {
+function createQuery(over: Pick<ListingQuery, "budget"> & Partial<ListingQuery>): ListingQuery {
+  return {
     sources: [createSource("shop"), createSource("stock"), createSource("blog")],
     candidates: "requests",
     range,
@@ -118,9 +113,17 @@ async function listRows(
     order: "desc",
     expectedRows: 5,
     tieLimit: 1_000,
-    budget,
     ...over,
   };
+}
+
+async function listRows(
+  spans: readonly Span[],
+  over: Partial<ListingQuery>,
+  budget: Budget = createBudget(1_000_000),
+  reader: SpanReader = createArrayReader(spans),
+): Promise<TraceSummary[]> {
+  const query = createQuery({ budget, ...over });
   const rows: TraceSummary[] = [];
   for await (const batch of listSummaries(reader, query, signal)) rows.push(...batch);
   return rows;
@@ -341,17 +344,7 @@ describe("listSummaries in windows", () => {
   test("reads little for a first page", async () => {
     const spans = Array.from({ length: 50 }, (_, seed) => stretchTraces(seed)).flat();
     const budget = createBudget(spans.length / 10);
-    const query: ListingQuery = {
-      sources: [createSource("shop"), createSource("stock"), createSource("blog")],
-      candidates: "requests",
-      range: { from: range.from, to: center },
-      filter: everything,
-      by: "time",
-      order: "desc",
-      expectedRows: 5,
-      tieLimit: 1_000,
-      budget,
-    };
+    const query = createQuery({ range: { from: range.from, to: center }, budget });
     const first = await listSummaries(createArrayReader(spans), query, signal).next();
     expect(first.value?.length).toBeGreaterThanOrEqual(1);
   });

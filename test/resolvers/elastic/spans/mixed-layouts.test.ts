@@ -43,16 +43,9 @@ async function open(indices: Record<string, FakeIndex>) {
 const idOf = (n: number, digits = 16) => n.toString(16).padStart(digits, "0");
 const trace_id = idOf(1, 32);
 
-test.each([0, 1, 2, 3, 4, 5])("an N+1 of which %d calls are in another layout", async (inOther) => {
-  const root = createSpan({
-    trace_id,
-    span_id: idOf(9),
-    span_kind: "server",
-    span_name: "GET /cart",
-    from: 0,
-    to: 100,
-  });
-  const calls = Array.from({ length: 5 }, (_, n) =>
+/** Equal queries of one parent. */
+const createCalls = (length: number) =>
+  Array.from({ length }, (_, n) =>
     createSpan({
       trace_id,
       span_id: idOf(16 + n),
@@ -63,6 +56,17 @@ test.each([0, 1, 2, 3, 4, 5])("an N+1 of which %d calls are in another layout", 
       span_attributes: { "db.system": "postgresql", "db.statement": "SELECT * FROM item WHERE id = ?" },
     }),
   );
+
+test.each([0, 1, 2, 3, 4, 5])("an N+1 of which %d calls are in another layout", async (inOther) => {
+  const root = createSpan({
+    trace_id,
+    span_id: idOf(9),
+    span_kind: "server",
+    span_name: "GET /cart",
+    from: 0,
+    to: 100,
+  });
+  const calls = createCalls(5);
   const { traces, sources } = await open({
     ...write(otel, [root, ...calls.slice(inOther)]),
     ...write(dataPrepper, calls.slice(0, inOther)),
@@ -179,17 +183,7 @@ test.each([
 );
 
 test("an N+1 whose parents are integers in one index and keywords in another", async () => {
-  const calls = Array.from({ length: 6 }, (_, n) =>
-    createSpan({
-      trace_id,
-      span_id: idOf(16 + n),
-      parent_span_id: idOf(9),
-      span_kind: "client",
-      from: 10,
-      to: 12,
-      span_attributes: { "db.system": "postgresql", "db.statement": "SELECT * FROM item WHERE id = ?" },
-    }),
-  );
+  const calls = createCalls(6);
   const integer = { parentSpanId: { type: "long" } };
   const { traces, sources } = await open({
     ...write(dataPrepper, calls.slice(0, 3)),

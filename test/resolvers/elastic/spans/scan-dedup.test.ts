@@ -18,26 +18,29 @@ afterEach(async () => {
 const start = Date.UTC(2026, 0, 15, 10);
 const range = { from: fromMillis(start), to: fromMillis(start + 60_000) };
 
+const createCall = (id: string): Span =>
+  toSpan({
+    site: "shop",
+    trace: "1".padStart(32, "0"),
+    id,
+    service: "web",
+    name: "call",
+    kind: "server",
+    status: "OK",
+    attributes: {},
+    resource: {},
+    events: [],
+    links: [],
+    count: 1,
+    start: fromMillis(start + 1),
+    end: fromMillis(start + 2),
+  });
+
 test("scan counts each document once across overlapping sources, and a span sent twice as two", async () => {
   const spans = Array.from({ length: 2_500 }, (_, n) => {
     // The last two are one span.
     const id = Math.min(n, 2_498).toString(16).padStart(16, "0");
-    return toSpan({
-      site: "shop",
-      trace: "1".padStart(32, "0"),
-      id,
-      service: "web",
-      name: "call",
-      kind: "server",
-      status: "OK",
-      attributes: {},
-      resource: {},
-      events: [],
-      links: [],
-      count: 1,
-      start: fromMillis(start + 1),
-      end: fromMillis(start + 2),
-    });
+    return createCall(id);
   });
   const cluster = await openClusterWith(spans);
   const one = buildSpanSource("shop", { index: otel.pattern("x"), layout: "auto" });
@@ -58,22 +61,7 @@ test("scan counts each document once across overlapping sources, and a span sent
 });
 
 test("find returns each document of a span that differs, and of equal ones one", async () => {
-  const span = toSpan({
-    site: "shop",
-    trace: "1".padStart(32, "0"),
-    id: "1".padStart(16, "0"),
-    service: "web",
-    name: "call",
-    kind: "server",
-    status: "OK",
-    attributes: {},
-    resource: {},
-    events: [],
-    links: [],
-    count: 1,
-    start: fromMillis(start + 1),
-    end: fromMillis(start + 2),
-  });
+  const span = createCall("1".padStart(16, "0"));
   const longer = { ...span, end: fromMillis(start + 3) };
   const other = { ...span, span_name: "other" };
   const cluster = await openClusterWith([span, longer, span, other, longer]);

@@ -1,4 +1,4 @@
-// How often a tail reads, and how long it pauses after failures.
+// How often a tail polls its source, and how long it pauses after a poll and after failures.
 import type { Millis } from "../core/time.ts";
 
 export const pollInterval: Millis = 1_000;
@@ -9,6 +9,6 @@ export function computeRetryDelay(failures: number): Millis {
 }
 
 /** The pause after a poll that took so long. */
-export function chooseRest(spent: Millis): Millis {
+export function computePollPause(spent: Millis): Millis {
   return Math.max(pollInterval - spent, pollInterval / 5);
 }

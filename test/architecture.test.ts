@@ -16,7 +16,9 @@ const layers: readonly Layer[] = [
     imports: [
       "src/cli/**",
       "src/{server,graphql,intake,visuals,audit,access,telemetry,config,config/yaml,core,core/*}",
-      ...["src/operations/**", "src/metrics", "src/tracing/{figures,rollup-store}"],
+      "src/operations/**",
+      "src/metrics",
+      "src/tracing/{figures,rollup-store}",
     ],
     types: ["src/store"],
   },
@@ -123,8 +125,10 @@ const layers: readonly Layer[] = [
   {
     folder: "resolvers/elastic",
     imports: [
-      ...["resolvers/elastic/*", "resolvers/http"],
-      ...["src/tracing/{rollup-store,rollups}", "src/{config,core,core/*}"],
+      "resolvers/elastic/*",
+      "resolvers/http",
+      "src/tracing/{rollup-store,rollups}",
+      "src/{config,core,core/*}",
     ],
     types: ["src/store"],
   },
@@ -142,7 +146,9 @@ const layers: readonly Layer[] = [
     folder: "resolvers/elastic/{logs,spans}",
     imports: [
       "resolvers/elastic/{snapshot,search,query,layout,mapping,document,client}",
-      ...["resolvers/http", "src/tracing/**", "src/{telemetry,log-query,core,core/*}"],
+      "resolvers/http",
+      "src/tracing/**",
+      "src/{telemetry,log-query,core,core/*}",
     ],
     types: ["src/store"],
   },
@@ -254,29 +260,27 @@ const packages: Readonly<Record<string, readonly string[]>> = {
     "resolvers/elastic/layout",
   ],
   zod: [
-    ...[
-      "src/access/signing-keys.ts",
-      "src/config",
-      "src/federation/federated-snapshot.ts",
-      "src/operations/**",
-      "src/intake/openapi.ts",
-      "src/visuals/visual.ts",
-      "src/graphql/document-directory.ts",
-      "src/telemetry/otlp-request.ts",
-    ],
-    ...[
-      "src/tracing/spans/digest.ts",
-      "src/tracing/figures/stored-figures.ts",
-      "src/tracing/rollup-store",
-      "src/mcp",
-      "resolvers/**",
-    ],
+    "src/access/signing-keys.ts",
+    "src/config",
+    "src/federation/federated-snapshot.ts",
+    "src/operations/**",
+    "src/intake/openapi.ts",
+    "src/visuals/visual.ts",
+    "src/graphql/document-directory.ts",
+    "src/telemetry/otlp-request.ts",
+    "src/tracing/spans/digest.ts",
+    "src/tracing/figures/stored-figures.ts",
+    "src/tracing/rollup-store",
+    "src/mcp",
+    "resolvers/**",
   ],
 };
 
 /** What the server puts into the console's folder, from elsewhere. */
 const served = [
-  ...["src/console/metrics/uplot.js", "src/console/traces/normalise.js", "src/console/map/dagre.js"],
+  "src/console/metrics/uplot.js",
+  "src/console/traces/normalise.js",
+  "src/console/map/dagre.js",
   "src/console/sign-in/oauth4webapi.js",
 ];
 

@@ -218,8 +218,12 @@ function deriveNamespace(members: readonly ListedIndex[]): string | undefined {
 
 /** The names at which layouts have the service of a document. */
 const serviceNames = [
-  ...["service.name", "resource.attributes.service.name", "resource.service.name", "serviceName"],
-  ...["kubernetes.labels.app", "kubernetes.container_name"],
+  "service.name",
+  "resource.attributes.service.name",
+  "resource.service.name",
+  "serviceName",
+  "kubernetes.labels.app",
+  "kubernetes.container_name",
 ];
 
 const servicesResponseSchema = z.object({

@@ -94,8 +94,10 @@ export async function findNewestSnapshot(
 
 /** Of kube-state-metrics, cAdvisor and the node exporter. */
 const clusterMetrics = [
-  ...["kube_pod_info", "kube_node_info"],
-  ...["container_cpu_usage_seconds_total", "node_uname_info"],
+  "kube_pod_info",
+  "kube_node_info",
+  "container_cpu_usage_seconds_total",
+  "node_uname_info",
 ] as const;
 
 /** `seconds` has one series at most, whose value is a time. */

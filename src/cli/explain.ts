@@ -64,7 +64,15 @@ const options = {
 
 /** Keys of the explanation whose values are short enough for one line, or easier to copy as one. */
 const oneLineKeys = new Set([
-  ...["body", "parameters", "indices", "range", "match", "tags", "measure", "time", "answer"],
+  "body",
+  "parameters",
+  "indices",
+  "range",
+  "match",
+  "tags",
+  "measure",
+  "time",
+  "answer",
 ]);
 
 /** Exit code 1 when the file is wrong or the request cannot be explained, 2 for wrong arguments. */

@@ -4,8 +4,16 @@ import { acrossKeys, createTextSchema, grantedSites, httpUrl, originSchema, text
 
 /** Algorithms with a public key. A shared secret is none, since whoever verifies with it could sign as well. */
 const algorithms = [
-  ...["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
-  ...["ES256", "ES384", "ES512", "EdDSA"],
+  "RS256",
+  "RS384",
+  "RS512",
+  "PS256",
+  "PS384",
+  "PS512",
+  "ES256",
+  "ES384",
+  "ES512",
+  "EdDSA",
 ] as const;
 
 export interface JwtIssuer {

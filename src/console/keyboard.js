@@ -11,8 +11,11 @@ const keys = [
 ];
 /** What opens a row; one of each. */
 const rows = [
-  ...[".line-item > .line:not([hidden] *)", ".span-item:not([hidden]) > details > summary", ".names button"],
-  ...[".traces .action a", ".grid tbody th :is(a, summary, .expander):not(.event-actions a)"],
+  ".line-item > .line:not([hidden] *)",
+  ".span-item:not([hidden]) > details > summary",
+  ".names button",
+  ".traces .action a",
+  ".grid tbody th :is(a, summary, .expander):not(.event-actions a)",
 ].join();
 
 /**

@@ -6,8 +6,17 @@ import { views } from "./views.js";
 /** @typedef {import("./base/address.js").ViewName} ViewName */
 
 const names = /** @type {const} */ ([
-  ...["logs", "traces", "errors", "actions", "slow", "map", "deploys"],
-  ...["metrics", "visuals", "kubernetes", "checkins"],
+  "logs",
+  "traces",
+  "errors",
+  "actions",
+  "slow",
+  "map",
+  "deploys",
+  "metrics",
+  "visuals",
+  "kubernetes",
+  "checkins",
 ]);
 
 /**

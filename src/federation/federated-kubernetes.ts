@@ -73,8 +73,11 @@ export function createFederatedKubernetes(places: readonly KubernetesPlace[]): K
 }
 
 const podUsage = [
-  ...["cpu_usage_nano_cores", "cpu_usage_core_nano_seconds", "memory_usage_bytes"],
-  ...["memory_working_set_bytes", "memory_rss_bytes"],
+  "cpu_usage_nano_cores",
+  "cpu_usage_core_nano_seconds",
+  "memory_usage_bytes",
+  "memory_working_set_bytes",
+  "memory_rss_bytes",
 ] as const;
 const nodeUsage = podUsage.filter((name) => name !== "cpu_usage_core_nano_seconds");
 

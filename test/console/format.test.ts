@@ -5,8 +5,18 @@ import { formatDuration, formatRange, printVisible, setZone } from "#src/console
 test("a duration never reaches the next unit by being rounded", () => {
   const texts = [0.0004, 0.9994, 0.9996, 1, 9.994, 9.996, 10, 999.4, 999.6, 59_994, 59_996, 119_600];
   expect(texts.map(formatDuration)).toEqual([
-    ...["0 µs", "999 µs", "1.00 ms", "1.00 ms", "9.99 ms", "10 ms", "10 ms", "999 ms", "1.00 s"],
-    ...["59.99 s", "1 min 0 s", "2 min 0 s"],
+    "0 µs",
+    "999 µs",
+    "1.00 ms",
+    "1.00 ms",
+    "9.99 ms",
+    "10 ms",
+    "10 ms",
+    "999 ms",
+    "1.00 s",
+    "59.99 s",
+    "1 min 0 s",
+    "2 min 0 s",
   ]);
   for (let millis = 0.01; millis < 200_000; millis *= 1.0003)
     expect(formatDuration(millis)).not.toMatch(/^(?:1000 |10\.00 ms|60\.00 s|\d+ min 60)/);

@@ -107,7 +107,11 @@ describe("untrusted text", () => {
       }),
     );
     expect(splitInvisible("a\u202eb\tc\u001b[31m", { breaks: true }).map(({ text }) => text)).toEqual([
-      ...["a", "U+202E", "b\tc", "\\e", "[31m"],
+      "a",
+      "U+202E",
+      "b\tc",
+      "\\e",
+      "[31m",
     ]);
     expect(splitInvisible("👩\u200d🚒 नमस्ते", { breaks: false })).toEqual([
       { text: "👩\u200d🚒 नमस्ते", spelt: false },

@@ -15,7 +15,10 @@ const served = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter
   /\.(js|css|svg)$/.test(name),
 );
 const foreign = [
-  ...["metrics/uplot.js", "metrics/uplot.css", "traces/normalise.js", "map/dagre.js"],
+  "metrics/uplot.js",
+  "metrics/uplot.css",
+  "traces/normalise.js",
+  "map/dagre.js",
   "sign-in/oauth4webapi.js",
 ];
 
@@ -213,21 +216,17 @@ describe("the console's files", () => {
   });
 
   test.each([
-    ...[
-      "/console",
-      "/console/",
-      "/console/nope.js",
-      "/console/index.html",
-      "/console/uplot.d.ts",
-      "/index.html",
-    ],
-    ...[
-      "/console/../pages.ts",
-      "/console/..%2fpages.ts",
-      "/console/%2e%2e/pages.ts",
-      "/console/constructor",
-      "//",
-    ],
+    "/console",
+    "/console/",
+    "/console/nope.js",
+    "/console/index.html",
+    "/console/uplot.d.ts",
+    "/index.html",
+    "/console/../pages.ts",
+    "/console/..%2fpages.ts",
+    "/console/%2e%2e/pages.ts",
+    "/console/constructor",
+    "//",
   ])("%s is none", async (path) => {
     const missing = await open(path);
     expect([missing.status, await missing.json()]).toEqual([404, { error: "Not found" }]);

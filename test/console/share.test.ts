@@ -28,8 +28,14 @@ test("prints a curl command that a shell reads back as the same request", () => 
   const script = `curl() { printf '%s\\0' "$@"; }\nTOKEN=secret\n${lines.join("\n")}`;
   const printed = execFileSync("sh", ["-c", script], { encoding: "utf8" }).split("\0");
   const expected = bodies.flatMap((body) => [
-    ...["-sS", "http://r:1/api/v2/logs/lines", "-H", "Authorization: Bearer secret"],
-    ...["-H", "Content-Type: application/json", "-d", JSON.stringify(body)],
+    "-sS",
+    "http://r:1/api/v2/logs/lines",
+    "-H",
+    "Authorization: Bearer secret",
+    "-H",
+    "Content-Type: application/json",
+    "-d",
+    JSON.stringify(body),
   ]);
   expect(printed.slice(0, -1)).toEqual(expected);
 });

@@ -126,8 +126,24 @@ const many = (one: fc.Arbitrary<string>) =>
 const maybe = (one: fc.Arbitrary<string>) =>
   fc.oneof({ weight: 3, arbitrary: one }, { weight: 1, arbitrary: fc.constant("null") });
 const level = fc.constantFrom(
-  ...["info", "INFO", "Warning", "ERR", "error", "crit", "panic", "weird", "debug"],
-  ...["LOG", "Note", "notification", "I", "w", "E", "SEVERE", "DEBUG5", "WARN2"],
+  "info",
+  "INFO",
+  "Warning",
+  "ERR",
+  "error",
+  "crit",
+  "panic",
+  "weird",
+  "debug",
+  "LOG",
+  "Note",
+  "notification",
+  "I",
+  "w",
+  "E",
+  "SEVERE",
+  "DEBUG5",
+  "WARN2",
 );
 
 function fields(shape: Readonly<Record<string, fc.Arbitrary<string>>>): fc.Arbitrary<string> {

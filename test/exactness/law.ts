@@ -185,18 +185,24 @@ export { query };
 
 /** Names that a layout writes beside the body. A script has separate fields for them. */
 const written = [
-  ...["@timestamp", "@version", "message", "log", "level", "host", "event", "kubernetes", "type"],
-  ...[
-    "version",
-    "level_name",
-    "source_host",
-    "facility",
-    "structured",
-    "hostname",
-    "rule",
-    "agent",
-    "full_log",
-  ],
+  "@timestamp",
+  "@version",
+  "message",
+  "log",
+  "level",
+  "host",
+  "event",
+  "kubernetes",
+  "type",
+  "version",
+  "level_name",
+  "source_host",
+  "facility",
+  "structured",
+  "hostname",
+  "rule",
+  "agent",
+  "full_log",
 ];
 
 /** How a document may have spelled the severity, which the line no longer shows. */

@@ -131,8 +131,11 @@ describe("pods in one store and their usage in another", () => {
   const empty = (rows: readonly PodsRow[]) =>
     rows.map((row) => ({ ...row, ...Object.fromEntries(usage.map((name) => [name, 0])) }));
   const usage = [
-    ...["cpu_usage_nano_cores", "cpu_usage_core_nano_seconds", "memory_usage_bytes"],
-    ...["memory_working_set_bytes", "memory_rss_bytes"],
+    "cpu_usage_nano_cores",
+    "cpu_usage_core_nano_seconds",
+    "memory_usage_bytes",
+    "memory_working_set_bytes",
+    "memory_rss_bytes",
   ];
   /** Has the rows of `whole` without usage. */
   const unused: KubernetesStore = {

@@ -72,23 +72,19 @@ function drawRequest(draw: Draw): Asked {
 }
 
 const accepts = [
-  ...[
-    "*/*",
-    "application/json",
-    "text/html",
-    "text/csv",
-    "application/x-ndjson",
-    "",
-    "*",
-    "a/b;q=0",
-    ";;;,,,",
-  ],
-  ...[
-    "application/json;q=1e9",
-    "text/event-stream, */*;q=0.1",
-    `${"text/html,".repeat(2_000)}*/*`,
-    `${" ".repeat(9_000)}x`,
-  ],
+  "*/*",
+  "application/json",
+  "text/html",
+  "text/csv",
+  "application/x-ndjson",
+  "",
+  "*",
+  "a/b;q=0",
+  ";;;,,,",
+  "application/json;q=1e9",
+  "text/event-stream, */*;q=0.1",
+  `${"text/html,".repeat(2_000)}*/*`,
+  `${" ".repeat(9_000)}x`,
 ];
 
 function drawBody(route: Route, draw: Draw): Asked["body"] {

@@ -40,8 +40,13 @@ const readable: Readonly<Record<MetricType, Readonly<Record<MetricField, readonl
   counter: {
     gauge: ["-"],
     counter: [
-      ...["cumulative last last", "increment sum", "cumulative mean avg", "cumulative min min"],
-      ...["cumulative max max", "cumulative first first", "cumulative last last"],
+      "cumulative last last",
+      "increment sum",
+      "cumulative mean avg",
+      "cumulative min min",
+      "cumulative max max",
+      "cumulative first first",
+      "cumulative last last",
     ],
     mean: ["-"],
     count: ["-"],
@@ -157,8 +162,14 @@ describe("bucket grid", () => {
         chooseResolution(range(0, length)),
       ),
     ).toEqual([
-      ...["MINUTELY", "MINUTELY", "FIVE_MINUTELY", "FIVE_MINUTELY", "TEN_MINUTELY", "FIFTEEN_MINUTELY"],
-      ...["HOURLY", "DAILY"],
+      "MINUTELY",
+      "MINUTELY",
+      "FIVE_MINUTELY",
+      "FIVE_MINUTELY",
+      "TEN_MINUTELY",
+      "FIFTEEN_MINUTELY",
+      "HOURLY",
+      "DAILY",
     ]);
     const end = "1970-01-01T06:40:00Z";
     const asked = { ...range(0, 0), to: toInclusiveEnd(end, fromMillis(400 * minute)) };

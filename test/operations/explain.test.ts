@@ -253,7 +253,12 @@ sites: { s: { logs: { backend: elk, sources: { a: { index: "x-*" } } } } }`;
   test("prints the explanation of a log query", async () => {
     const range = ["--from", "10m", "--to", "2026-01-15T12:00:00Z"];
     const { code, out, err } = await explain(
-      ...["--site", "demo-shop", "--source", "app", "severity=error", ...range],
+      "--site",
+      "demo-shop",
+      "--source",
+      "app",
+      "severity=error",
+      ...range,
     );
     expect([code, err]).toEqual([0, ""]);
     expect(out.replaceAll(/((?:documents|kept|rows|_ms)"?): [\d.]+/g, "$1: N")).toBe(`query: severity=error
@@ -289,8 +294,16 @@ time: {"plan_ms": N, "run_ms": N, "sources_ms": N}
     const traces = await explain("traces", "--site", "demo-shop", "--errors", "--by", "duration", "--json");
     expect(JSON.parse(traces.out)).toMatchObject({ candidates: "errors", by: "duration", per_page: 25 });
     const metrics = await explain(
-      ...["metrics", "--site", "demo-shop", "--name", "transaction_duration", "--field", "mean"],
-      ...["--tag", "action=*", "--json"],
+      "metrics",
+      "--site",
+      "demo-shop",
+      "--name",
+      "transaction_duration",
+      "--field",
+      "mean",
+      "--tag",
+      "action=*",
+      "--json",
     );
     expect(JSON.parse(metrics.out)).toMatchObject({
       range: { from: "2026-01-15T11:00:00.000Z", to: "2026-01-15T12:00:00.000999999Z" },

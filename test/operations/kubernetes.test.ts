@@ -299,8 +299,13 @@ describe("pod state", () => {
     ["Pending", [], "Pending"],
     ["Pending", [waits("")], "Pending"],
     ...[
-      ...["CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CreateContainerError"],
-      ...["CreateContainerConfigError", "RunContainerError"],
+      "CrashLoopBackOff",
+      "ImagePullBackOff",
+      "ErrImagePull",
+      "InvalidImageName",
+      "CreateContainerError",
+      "CreateContainerConfigError",
+      "RunContainerError",
     ].map((reason): [string, readonly Container[], string] => [
       "Pending",
       [container({}), waits(reason)],

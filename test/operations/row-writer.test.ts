@@ -76,7 +76,11 @@ const change: fc.Arbitrary<Partial<Span> & Pick<TraceDetailSpan, "names">> = fc
   .oneof(
     ofProcess.map((resource_attributes) => ({ resource_attributes })),
     fc.constantFrom<Partial<Span>>(
-      ...[{}, { site_id: "blog" }, { trace_state: "x" }, { service_name: "api" }, { revision: "r1" }],
+      {},
+      { site_id: "blog" },
+      { trace_state: "x" },
+      { service_name: "api" },
+      { revision: "r1" },
       ...([{ span_kind: "client" }, { scope_name: "s" }, { scope_version: "1" }] as const),
       ...([{ status_code: "ERROR" }, { status_message: "m" }] as const),
     ),

@@ -41,8 +41,10 @@ test("says which Node it needs on an older one, and ends with 2", async () => {
   const older = "Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.19.0'}})";
   const preload = `data:text/javascript,${encodeURIComponent(older)}`;
   const { ended, told } = start(process.execPath, [
-    ...["--import", preload],
-    ...[join(folder, "src/readout.js"), "demo"],
+    "--import",
+    preload,
+    join(folder, "src/readout.js"),
+    "demo",
   ]);
   expect(await ended).toBe(2);
   expect(told.err).toBe(`readout needs Node 24 or later, and this is ${process.version}\n`);

@@ -44,7 +44,10 @@ test("`npm version` writes the version wherever it stands", () => {
   const folder = mkdtempSync(join(tmpdir(), "readout-version-"));
   try {
     const files = [
-      ...["CHANGELOG.md", "Dockerfile", "deploy/helm/readout/Chart.yaml", "deploy/kubernetes/readout.yaml"],
+      "CHANGELOG.md",
+      "Dockerfile",
+      "deploy/helm/readout/Chart.yaml",
+      "deploy/kubernetes/readout.yaml",
       "docs/how-to/install.md",
     ];
     for (const path of [...files, "docs/reference", "test/upgrade"])

@@ -167,8 +167,12 @@ describe("the release workflow", () => {
   describe("in a folder of what was built", () => {
     /** What `npm run package` leaves, and what the workflow adds. */
     const built = [
-      ...["readout-1.2.3.tgz", "sbom.cdx.json", "provenance.intoto.json", "SHA256SUMS", "NOTES.md"],
-      ...["other.json"],
+      "readout-1.2.3.tgz",
+      "sbom.cdx.json",
+      "provenance.intoto.json",
+      "SHA256SUMS",
+      "NOTES.md",
+      "other.json",
     ];
     let folder: string;
     beforeEach(() => {

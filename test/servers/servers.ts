@@ -241,12 +241,17 @@ const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<
       program: join(jdk, "bin", "java"),
       args: [
         ...heap,
-        ...["-cp", join(place.files, "*")],
+        "-cp",
+        join(place.files, "*"),
         join(import.meta.dirname, "OpenSearchNode.java"),
-        ...["-basePath", place.folder],
-        ...["-numOfNode", String(place.nodes)],
-        ...["-baseHttpPort", String(place.port - 1)], // node 1 listens on the next port
-        ...["-clusterName", place.cluster],
+        "-basePath",
+        place.folder,
+        "-numOfNode",
+        String(place.nodes),
+        "-baseHttpPort",
+        String(place.port - 1), // node 1 listens on the next port
+        "-clusterName",
+        place.cluster,
       ],
       ...(place.data !== undefined && { env: { OPENSEARCH_DATA: place.data } }),
     };

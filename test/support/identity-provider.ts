@@ -111,8 +111,13 @@ async function createHandler(
     // All that it would complain of where it is left out.
     ttl: Object.fromEntries(
       [
-        ...["AccessToken", "AuthorizationCode", "ClientCredentials", "Grant"],
-        ...["IdToken", "Interaction", "Session"],
+        "AccessToken",
+        "AuthorizationCode",
+        "ClientCredentials",
+        "Grant",
+        "IdToken",
+        "Interaction",
+        "Session",
       ].map((name) => [name, tokenSeconds]),
     ),
     cookies: { keys: ["a key of the cookies"] },

@@ -70,9 +70,20 @@ export function buildImage(tag: string): string {
     .trim()
     .split(" ");
   buildah(
-    ...["bud", "--quiet", "--no-cache", "--timestamp", time, "--volume", `${cache}:/root/.npm`],
-    ...["--build-arg", `NODE_IMAGE=${base}`, "--build-arg", `REVISION=${revision}`],
-    ...["--tag", `${name}:${tag}`, "."],
+    "bud",
+    "--quiet",
+    "--no-cache",
+    "--timestamp",
+    time,
+    "--volume",
+    `${cache}:/root/.npm`,
+    "--build-arg",
+    `NODE_IMAGE=${base}`,
+    "--build-arg",
+    `REVISION=${revision}`,
+    "--tag",
+    `${name}:${tag}`,
+    ".",
   );
   return buildah("inspect", "--format", "{{.FromImageDigest}}", `${name}:${tag}`);
 }

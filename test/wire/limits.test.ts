@@ -18,9 +18,21 @@ const readQuota = ({ headers }: Response) =>
 /** Nothing is under way. The rate is measured by the program, which has the limiter. */
 const unused = Object.fromEntries(
   [
-    ...["requests", "token_requests", "backend_share", "streams", "token_streams", "tails", "token_tails"],
-    ...["tail_comparisons", "token_tail_comparisons"],
-    ...["bodies", "token_bodies", "held", "token_held", "connections", "address_connections"],
+    "requests",
+    "token_requests",
+    "backend_share",
+    "streams",
+    "token_streams",
+    "tails",
+    "token_tails",
+    "tail_comparisons",
+    "token_tail_comparisons",
+    "bodies",
+    "token_bodies",
+    "held",
+    "token_held",
+    "connections",
+    "address_connections",
   ].map((limit) => [limit, 0]),
 );
 

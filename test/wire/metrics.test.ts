@@ -316,30 +316,33 @@ describe("metrics routes: invalid input", () => {
         select: [bad, selector({ tags: [1] })],
       }),
     ).toEqual([
-      ...[
-        "site_id",
-        "from",
-        "to",
-        "resolution",
-        "limit",
-        "select.0.name",
-        "select.0.tags.a",
-        "select.0.tags.",
-      ],
-      ...["select.0.field", "select.0.aggregation", "select.0.draw_null_as_zero", "select.1.tags"],
+      "site_id",
+      "from",
+      "to",
+      "resolution",
+      "limit",
+      "select.0.name",
+      "select.0.tags.a",
+      "select.0.tags.",
+      "select.0.field",
+      "select.0.aggregation",
+      "select.0.draw_null_as_zero",
+      "select.1.tags",
     ]);
     expect(
       await issues("list", body([{ ...bad, id: null }], { group_by: ["Nam", { Tag: 1 }, null], limit: 1.5 })),
     ).toEqual([
-      ...[
-        "limit",
-        "select.0.name",
-        "select.0.tags.a",
-        "select.0.tags.",
-        "select.0.field",
-        "select.0.aggregation",
-      ],
-      ...["select.0.draw_null_as_zero", "select.0.id", "group_by.0", "group_by.1", "group_by.2"],
+      "limit",
+      "select.0.name",
+      "select.0.tags.a",
+      "select.0.tags.",
+      "select.0.field",
+      "select.0.aggregation",
+      "select.0.draw_null_as_zero",
+      "select.0.id",
+      "group_by.0",
+      "group_by.1",
+      "group_by.2",
     ]);
     const { tags: _, ...without } = selector();
     expect(await issues("timeseries", body([without, selector({ tags: null })]))).toEqual([

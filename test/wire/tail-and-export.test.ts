@@ -313,10 +313,16 @@ describe("live tail over HTTP", () => {
     expect((await post(linesBody())).status).toBe(200);
     const third = await ask(port, tail);
     expect([
-      ...[third.statusCode, third.headers["retry-after"]],
-      ...[third.headers["ratelimit-limit"], third.headers["ratelimit-policy"], await whole(third)],
+      third.statusCode,
+      third.headers["retry-after"],
+      third.headers["ratelimit-limit"],
+      third.headers["ratelimit-policy"],
+      await whole(third),
     ]).toEqual([
-      ...[429, "10", "2", '"token_tails";q=2;qu="concurrent-requests"'],
+      429,
+      "10",
+      "2",
+      '"token_tails";q=2;qu="concurrent-requests"',
       '{"error":"Too many requests"}',
     ]);
   });
@@ -327,7 +333,9 @@ describe("live tail over HTTP", () => {
     expect((await ask(port, tail, linesBody({ query }))).statusCode).toBe(200);
     const { statusCode, headers } = await ask(port, tail, linesBody({ query }));
     expect([statusCode, headers["retry-after"], headers["ratelimit-policy"]]).toEqual([
-      ...[429, "10", '"token_tail_comparisons";q=1000;qu="comparisons"'],
+      429,
+      "10",
+      '"token_tail_comparisons";q=1000;qu="comparisons"',
     ]);
   });
 

@@ -98,8 +98,19 @@ export const plainTypes: ReadonlySet<string> = new Set([
 ]);
 /** Types of one value, for which OpenSearch keeps an object as a malformed value. */
 export const scalarTypes: ReadonlySet<string> = new Set([
-  ...["byte", "short", "integer", "long", "unsigned_long", "half_float", "float", "double", "scaled_float"],
-  ...["boolean", "date", "date_nanos", "ip"],
+  "byte",
+  "short",
+  "integer",
+  "long",
+  "unsigned_long",
+  "half_float",
+  "float",
+  "double",
+  "scaled_float",
+  "boolean",
+  "date",
+  "date_nanos",
+  "ip",
 ]);
 
 function readProperties(reader: FieldReader, properties: unknown, parent: ParentObject): void {

@@ -172,6 +172,18 @@ export function hasUnindexedTemplates(
 
 /** Types of fields at or below which `exists` does not find every value. */
 const hidingTypes: ReadonlySet<string> = new Set([
-  ...["nested", "flat_object", "binary", "geo_point", "geo_shape", "point", "shape", "histogram"],
-  ...["aggregate_metric_double", "dense_vector", "rank_features", "sparse_vector", "completion", "join"],
+  "nested",
+  "flat_object",
+  "binary",
+  "geo_point",
+  "geo_shape",
+  "point",
+  "shape",
+  "histogram",
+  "aggregate_metric_double",
+  "dense_vector",
+  "rank_features",
+  "sparse_vector",
+  "completion",
+  "join",
 ]);

@@ -81,8 +81,10 @@ export function buildPodList(cluster: QueryScope, scope: PodScope, reach = fresh
 /** One series for each pod that some exporter of usage knows, but for OpenTelemetry's. */
 export function buildPodUsageList(cluster: QueryScope, pods: readonly Matcher[]): Expression {
   const names = [
-    ...[...listCgroupMetrics("pod"), ...listCgroupMetrics("containers")],
-    ...[cadvisorMetrics.cpu, resourceCpu.pod],
+    ...listCgroupMetrics("pod"),
+    ...listCgroupMetrics("containers"),
+    cadvisorMetrics.cpu,
+    resourceCpu.pod,
     ...listPlainSpellings("pods").map(({ name }) => name),
   ];
   const by = [plainLabels.namespace, plainLabels.pod];
@@ -125,8 +127,11 @@ export function buildStateQueries(cluster: QueryScope, scope: PodScope) {
     numbers: buildNewestOf(
       cluster,
       [
-        ...["kube_pod_created", "kube_pod_start_time", "kube_pod_completion_time"],
-        ...[`${flag}restarts_total`, `${flag}last_terminated_exitcode`],
+        "kube_pod_created",
+        "kube_pod_start_time",
+        "kube_pod_completion_time",
+        `${flag}restarts_total`,
+        `${flag}last_terminated_exitcode`,
       ],
       containerKey,
       pods,
@@ -400,7 +405,9 @@ function countDistinct(
 }
 
 const clusterMetrics: readonly string[] = [
-  ...["kube_pod_info", "kube_node_info", "kube_node_status_condition"],
+  "kube_pod_info",
+  "kube_node_info",
+  "kube_node_status_condition",
   ...stateMetrics.map(([metric]) => metric),
 ];
 

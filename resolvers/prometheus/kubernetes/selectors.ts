@@ -52,10 +52,45 @@ export type PodLabels = Readonly<Record<"namespace" | "pod", string>>;
 
 /** Prefixes of virtual interfaces: bridges, tunnels and the node's ends of pod links. */
 const virtualPrefixes = [
-  ...["antrea", "azv", "br-", "cali", "cbr", "cilium", "cni", "docker", "dummy", "eni", "erspan", "flannel"],
-  ...["genev", "gke", "gre", "ifb", "ip6gre", "ip6tnl", "ip6_vti", "ip_vti", "ipvl", "kube-", "lxc", "lxdbr"],
-  ...["macvtap", "nodelocaldns", "ovn", "ovs", "podman", "sit", "tap", "tun", "veth", "virbr", "vlan"],
-  ...["vxlan", "weave", "wg", "wireguard"],
+  "antrea",
+  "azv",
+  "br-",
+  "cali",
+  "cbr",
+  "cilium",
+  "cni",
+  "docker",
+  "dummy",
+  "eni",
+  "erspan",
+  "flannel",
+  "genev",
+  "gke",
+  "gre",
+  "ifb",
+  "ip6gre",
+  "ip6tnl",
+  "ip6_vti",
+  "ip_vti",
+  "ipvl",
+  "kube-",
+  "lxc",
+  "lxdbr",
+  "macvtap",
+  "nodelocaldns",
+  "ovn",
+  "ovs",
+  "podman",
+  "sit",
+  "tap",
+  "tun",
+  "veth",
+  "virbr",
+  "vlan",
+  "vxlan",
+  "weave",
+  "wg",
+  "wireguard",
 ];
 /**
  * Virtual interfaces of the host, and VLANs: their traffic is counted again at the physical interface. No pattern matches
@@ -155,13 +190,18 @@ export const rootCgroup = matchEqual("id", "/");
 export const rootMatchers: readonly Matcher[] = [hierarchyScope, faults];
 /** cAdvisor's cgroups of pods: neither a container nor its sandbox, which has an image. */
 export const podCgroup: readonly Matcher[] = [
-  ...[matchEqual("container", ""), matchEqual("image", "")],
-  ...[hierarchyScope, faults, allCpus],
+  matchEqual("container", ""),
+  matchEqual("image", ""),
+  hierarchyScope,
+  faults,
+  allCpus,
 ];
 /** cAdvisor's cgroups of containers. */
 export const containerCgroup: readonly Matcher[] = [
   { label: "container", operator: "!~", value: "POD|" },
-  ...[containerScope, faults, allCpus],
+  containerScope,
+  faults,
+  allCpus,
 ];
 
 export const physicalInterface: Matcher = { label: "interface", operator: "!~", value: virtualInterfaces };

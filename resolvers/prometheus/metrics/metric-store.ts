@@ -168,9 +168,14 @@ async function answerPlan(
     return { series: await runPlan(shape, plan), keep: keepNothing };
   const sortedTags = plan.keys.map((key) => [key, tags[key]]);
   const question = JSON.stringify([
-    ...[formatMatchKey(match), metric, shape, family, sortedTags],
+    formatMatchKey(match),
+    metric,
+    shape,
+    family,
+    sortedTags,
     measure,
-    ...[buckets.step, lookBack],
+    buckets.step,
+    lookBack,
   ]);
   const answer = await answerFromSettled(settled, {
     metric,

@@ -19,7 +19,8 @@ const hostMetrics: readonly HostMetric[] = [
   {
     name: "disk_usage",
     metrics: [
-      ...["system_filesystem_utilization_ratio", "system_filesystem_utilization"],
+      "system_filesystem_utilization_ratio",
+      "system_filesystem_utilization",
       "system.filesystem.utilization",
     ],
     // The dashboards show percent.

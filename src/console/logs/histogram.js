@@ -18,7 +18,16 @@
 
 /** From the gravest on, which is also from the bottom of a column on. */
 export const severityOrder = [
-  ...["fatal", "alert", "critical", "error", "warn", "notice", "info", "debug", "trace", "unknown"],
+  "fatal",
+  "alert",
+  "critical",
+  "error",
+  "warn",
+  "notice",
+  "info",
+  "debug",
+  "trace",
+  "unknown",
 ];
 /** @type {Readonly<Record<string, number>>} */
 const steps = {

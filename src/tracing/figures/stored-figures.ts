@@ -177,7 +177,12 @@ const requestsSchema = z
 const requestsOfPartCodec: PartCodec<RequestsByAction> = {
   encode: (actions) =>
     [...actions.values()].map(({ names, durations, hasNpo, first, last }) => [
-      ...[names.namespace, names.action, encodeDurations(durations), hasNpo, String(first), String(last)],
+      names.namespace,
+      names.action,
+      encodeDurations(durations),
+      hasNpo,
+      String(first),
+      String(last),
     ]),
   decode: (value) => {
     const { data } = z.array(requestsSchema).safeParse(value);
@@ -369,7 +374,12 @@ export const eventsCodec: FiguresCodec<EventFigures> = {
   encode: ({ total, events }) => [
     String(total),
     [...events.values()].map(({ key: { service, kind, name, statement = null }, count, total }) => [
-      ...[service, kind, name, statement, count, String(total)],
+      service,
+      kind,
+      name,
+      statement,
+      count,
+      String(total),
     ]),
   ],
   decode: async (value) => {
@@ -434,8 +444,15 @@ const eventActionSchema = z
 const actionsOfEventCodec: PartCodec<EventActions> = {
   encode: (actions) =>
     [...actions.values()].map(({ names, of: { count, longest } }) => [
-      ...[names.namespace, names.action, count, longest.trace_id, longest.span_id, longest.site_id],
-      ...[longest.span_kind, String(longest.start), String(longest.end)],
+      names.namespace,
+      names.action,
+      count,
+      longest.trace_id,
+      longest.span_id,
+      longest.site_id,
+      longest.span_kind,
+      String(longest.start),
+      String(longest.end),
     ]),
   decode: (value) => {
     const { data } = z.array(eventActionSchema).safeParse(value);

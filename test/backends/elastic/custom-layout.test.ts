@@ -115,7 +115,12 @@ onServers((server) => {
     const found = await lines("");
     expect(
       found.map(({ id, timestamp, severity, message, hostname, group }) => [
-        ...[id?.replace("app-odd/", ""), timestamp, severity, message, hostname, group],
+        id?.replace("app-odd/", ""),
+        timestamp,
+        severity,
+        message,
+        hostname,
+        group,
       ]),
     ).toEqual(expected);
     expect(found.map(({ json }) => json)).toEqual([

@@ -104,7 +104,10 @@ test("a reload changes what lines say and where they go, and loses none", { time
   expect([wrong, asked.filter((id) => !ids.includes(id))]).toEqual([[], []]);
   for (const lines of [a, b]) {
     expect(lines.flatMap(({ event }) => (event === "request" ? [] : [event]))).toEqual([
-      ...["start", "stop", "start", "stop"],
+      "start",
+      "stop",
+      "start",
+      "stop",
     ]);
     for (const { unsynced = 0 } of lines) expect(unsynced).toBe(0);
   }

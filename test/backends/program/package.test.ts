@@ -59,7 +59,8 @@ describe("the dependencies", () => {
     );
     // What Node itself loads for them in the checkout.
     const { stdout } = await run(process.execPath, [
-      ...["--input-type=module", "--eval"],
+      "--input-type=module",
+      "--eval",
       `import { registerHooks } from "node:module";
        let loaded = "";
        registerHooks({ load: (url, context, next) => { loaded += url + "\\n"; return next(url, context); } });
@@ -155,16 +156,18 @@ const servedByName = ["swagger-ui-dist", "@dagrejs/dagre", "uplot", "oauth4webap
  * that is printed and not run.
  */
 const ofUsers = [
-  ...["ajv/dist/runtime/validation_error", "ajv-formats/dist/formats"],
-  ...["bufferutil", "utf-8-validate", "node-libcurl", "supports-color"],
-  ...[
-    "@astrojs/compiler",
-    "@vue/compiler-sfc",
-    "astrojs-compiler-sync",
-    "content-tag",
-    "svelte2tsx",
-    "typescript",
-  ],
+  "ajv/dist/runtime/validation_error",
+  "ajv-formats/dist/formats",
+  "bufferutil",
+  "utf-8-validate",
+  "node-libcurl",
+  "supports-color",
+  "@astrojs/compiler",
+  "@vue/compiler-sfc",
+  "astrojs-compiler-sync",
+  "content-tag",
+  "svelte2tsx",
+  "typescript",
 ];
 
 test("is the same, byte for byte, when it is packed again", async () => {

@@ -12,13 +12,14 @@ import { buildSite } from "../../../release/site/site.ts";
 const axeScript = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 // Looking at all takes minutes. What tables of a page may lack is looked for in each by `test/release/site.test.ts`.
 const paths = [
-  ...[
-    "index.html",
-    "tutorials/getting-started.html",
-    "reference/configuration.html",
-    "reference/api/tracing.html",
-  ],
-  ...["explanation/architecture.html", "how-to/use-the-console.html", "adr/index.html", "changelog.html"],
+  "index.html",
+  "tutorials/getting-started.html",
+  "reference/configuration.html",
+  "reference/api/tracing.html",
+  "explanation/architecture.html",
+  "how-to/use-the-console.html",
+  "adr/index.html",
+  "changelog.html",
 ];
 
 let folder: string;

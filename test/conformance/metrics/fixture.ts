@@ -329,8 +329,21 @@ function buildFamilies(tenant: Tenant, random: () => number): readonly RawFamily
     };
   });
   return [
-    ...[gauges, counters, births, ...long, ...plain, zoo, keys, quoted, own],
-    ...[histograms, signed, incomplete, uncountable, summaries, ...arrivals],
+    gauges,
+    counters,
+    births,
+    ...long,
+    ...plain,
+    zoo,
+    keys,
+    quoted,
+    own,
+    histograms,
+    signed,
+    incomplete,
+    uncountable,
+    summaries,
+    ...arrivals,
   ];
 }
 

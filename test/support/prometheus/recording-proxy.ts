@@ -51,8 +51,16 @@ export async function openRecorder(target: string): Promise<Recorder> {
 }
 
 const harmless: readonly string[] = [
-  ...["time", "start", "end", "step", "timeout", "lookback_delta"],
-  ...["partial_response", "max_source_resolution", "nocache", "dedup"],
+  "time",
+  "start",
+  "end",
+  "step",
+  "timeout",
+  "lookback_delta",
+  "partial_response",
+  "max_source_resolution",
+  "nocache",
+  "dedup",
 ];
 
 export function recordExchange(

@@ -48,22 +48,33 @@ const types: Readonly<Record<string, object>> = {
 };
 const paths = [
   ...Object.keys(types).filter((name) => !["nested", "object", "off"].includes(name)),
-  ...["flattened.k", "flat.k", "nested.k", "object", "object.k", "object\\.k", "off.k"],
-  ...["keyword.0", "0", "unmapped", "unmapped.k"],
+  "flattened.k",
+  "flat.k",
+  "nested.k",
+  "object",
+  "object.k",
+  "object\\.k",
+  "off.k",
+  "keyword.0",
+  "0",
+  "unmapped",
+  "unmapped.k",
 ];
 const texts = ["=ab", "=abcdefgh", '="two words"', "!=ab", ":ab", ':"a*b?\\\\c"', ':"one two three"', "!:ab"];
 const numbers = ["=200", "!=200", ">200", ">=200", "<200", "<=-3.5", ">1e400"];
 const lineFields = [
-  ...[
-    "message=ab",
-    "message:ab",
-    "message!=ab",
-    "free",
-    "severity=error",
-    "severity!=error",
-    "severity=unknown",
-  ],
-  ...["severity:warn", "severity=nothing", "hostname=h", "hostname!:h", "group=g"],
+  "message=ab",
+  "message:ab",
+  "message!=ab",
+  "free",
+  "severity=error",
+  "severity!=error",
+  "severity=unknown",
+  "severity:warn",
+  "severity=nothing",
+  "hostname=h",
+  "hostname!:h",
+  "group=g",
 ];
 
 function knowledge(version: string) {

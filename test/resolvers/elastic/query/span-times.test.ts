@@ -91,7 +91,9 @@ describe("times beyond what nanoseconds can hold", () => {
       return hits(buildEndTimeQuery(form, within), { ...times, duration: 0n, durationInNanos: 0n });
     };
     expect(["2026-01-14T23:59:59Z", "2026-01-15T00:30:00Z", "2026-01-15T01:00:01Z"].map(isHit)).toEqual([
-      ...[false, true, false],
+      false,
+      true,
+      false,
     ]);
   });
 });

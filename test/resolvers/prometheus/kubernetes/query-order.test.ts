@@ -5,17 +5,23 @@ import { nodeQueryOrder, podQueryOrder } from "#resolvers/prometheus/kubernetes/
 import { type QueryOrder, queryAll } from "#resolvers/prometheus/kubernetes/snapshot-reader.ts";
 
 const names = [
-  ...[
-    "infos",
-    "infoTimes",
-    "endedContainers",
-    "flags",
-    "reasons",
-    "waitingTimes",
-    "terminatedTimes",
-    "numbers",
-  ],
-  ...["owners", "labels", "labelTimes", "podInterfaces", "restarts", "roots", "exporters", "windows", "otel"],
+  "infos",
+  "infoTimes",
+  "endedContainers",
+  "flags",
+  "reasons",
+  "waitingTimes",
+  "terminatedTimes",
+  "numbers",
+  "owners",
+  "labels",
+  "labelTimes",
+  "podInterfaces",
+  "restarts",
+  "roots",
+  "exporters",
+  "windows",
+  "otel",
 ];
 
 test.each<[string, QueryOrder]>([

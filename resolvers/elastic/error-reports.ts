@@ -15,23 +15,14 @@ import { encodePattern } from "./client/query-dsl.ts";
 const supportedLayouts: readonly string[] = ["auto", "otel"];
 
 export function createReportStore(backend: string, client: ElasticClient): ErrorReportStore {
-  /** Indices that are known to exist. */
-  const prepared = new Set<string>();
-
   return {
     async deliver({ index, layout }, reports, signal) {
       checkLayout(backend, layout);
-      if (!prepared.has(index)) await ensureIndex(client, index, signal);
-      prepared.add(index);
-      try {
-        const documents = reports.flatMap(toDocuments);
-        const results = await createDocuments(backend, client, index, documents, signal);
-        return collectRefusals(backend, documents, results);
-      } catch (error) {
-        // The index may have been deleted since.
-        prepared.delete(index);
-        throw error;
-      }
+      // Each time, since it may have been deleted: most servers would create it anew with fields of guessed types.
+      await ensureIndex(client, index, signal);
+      const documents = reports.flatMap(toDocuments);
+      const results = await createDocuments(backend, client, index, documents, signal);
+      return collectRefusals(backend, documents, results);
     },
   };
 }

@@ -1,5 +1,6 @@
 // Front-end error reports, from the body that a browser posts to the span that the tracing routes answer. Browsers are
 // forgiven what the specification's types do not allow: only what a report cannot be without has to be right.
+import { formatScalar, isJsonObject, parseLossless } from "../core/json/lossless-json.ts";
 import { parseJson } from "../core/json/parse-json.ts";
 import { type Attributes, type AttributeValue, errorReportAttribute, type Span } from "../core/rows.ts";
 import { fromMillis, type Instant } from "../core/time.ts";
@@ -81,21 +82,24 @@ const minMillis = 100_000_000_000;
 const maxMillis = 253_402_300_799_999;
 
 function readTime(timestamp: unknown): Instant | undefined {
-  if (typeof timestamp !== "number" || !Number.isInteger(timestamp) || timestamp < 0) return undefined;
-  const millis = timestamp < minMillis ? timestamp * 1_000 : timestamp;
+  if (typeof timestamp === "string") return undefined;
+  const time = Number(formatScalar(timestamp));
+  if (!Number.isInteger(time) || time < 0) return undefined;
+  const millis = time < minMillis ? time * 1_000 : time;
   return millis <= maxMillis ? fromMillis(millis) : undefined;
 }
 
+/** Numbers keep their spelling, unless the body is nested too deep for that. */
 function parseObject(body: string): Json | undefined {
   try {
-    return toObject(parseJson(body));
-  } catch {
-    return undefined;
+    return toObject(parseLossless(body));
+  } catch (error) {
+    return error instanceof SyntaxError ? undefined : toObject(parseJson(body));
   }
 }
 
 function toObject(value: unknown): Json | undefined {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : undefined;
+  return isJsonObject(value) ? { ...value } : undefined;
 }
 
 /** `null` and what is not there have no text; objects and lists are shown as JSON, unless nested too deep to print. */

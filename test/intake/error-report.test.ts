@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { printMillis, toMillis } from "#src/core/time.ts";
+import { fromMillis, printMillis, toMillis } from "#src/core/time.ts";
 import { buildReportSpan, readReport } from "#src/intake/error-report.ts";
 
 const least = { timestamp: 1_559_201_249, namespace: "frontend", error: { name: "TypeError" } };
@@ -72,6 +72,19 @@ describe("reading a report", () => {
     });
     expect(report?.params).not.toHaveProperty("none");
     expect(report?.breadcrumbs).toHaveLength(1);
+  });
+
+  test("keeps the spelling of numbers, but for the time", () => {
+    const numbers = '{"long":12345678901234567890,"zero":0.10,"inner":[1.0,-0]}';
+    const body = `{"timestamp":1.5592012490e9,"namespace":"frontend","error":{"name":"E"},"tags":${numbers},"params":1.0}`;
+    expect(readReport(body)).toMatchObject({
+      time: fromMillis(1_559_201_249_000),
+      tags: { long: "12345678901234567890", zero: "0.10", inner: "[1.0,-0]" },
+      params: {},
+    });
+    const depth = 60_000;
+    const deep = `{"n":1.0,"deep":${"[".repeat(depth)}${"]".repeat(depth)}}`;
+    expect(readReport(body.replace(numbers, deep))?.tags).toMatchObject({ n: "1" });
   });
 
   test("splits a backtrace of one text into lines", () => {

@@ -34,7 +34,17 @@ async function open(bulk: (response: ServerResponse, items: number) => void, pla
   if (store === undefined || inspect === undefined) throw new Error("no report store");
   const target = { site: "shop", index: "reports", layout: "auto" };
   const deliver = (count = 2) => store.deliver(target, spans(count), AbortSignal.timeout(60_000));
-  return { fake, store, target, deliver, inspect: () => inspect(target, AbortSignal.timeout(60_000)) };
+  const deleteIndex = () => {
+    made = false;
+  };
+  return {
+    fake,
+    store,
+    target,
+    deliver,
+    deleteIndex,
+    inspect: () => inspect(target, AbortSignal.timeout(60_000)),
+  };
 }
 
 function spans(count: number) {
@@ -97,6 +107,18 @@ describe("error report store", () => {
         resource: { attributes: { "service.name": "shop" } },
       },
     ]);
+  });
+
+  test("creates the index anew where it was deleted between two deliveries", async () => {
+    const { fake, deliver, deleteIndex } = await open((response, count) =>
+      sendJson(response, items(Array(count).fill(201))),
+    );
+    await deliver();
+    await deliver();
+    deleteIndex();
+    await deliver();
+    const written = fake.requests.filter(({ path }) => path.startsWith("/reports"));
+    expect(written.map(({ method }) => method)).toEqual(["PUT", "POST", "POST", "PUT", "POST"]);
   });
 
   test("counts existing documents as delivered", async () => {

@@ -7,18 +7,32 @@ import { defineConfig } from "vitest/config";
 const processTests = ["test/program/**/*.test.ts", "test/faults/**/*.test.ts", "test/fuzz/stalls.test.ts"];
 
 /**
- * What `npm run test:program` runs: the program as a whole, from outside. That is as a process, over sockets, under hostile
- * input, as its documents show it and clients of others ask it, and with Mesh before it. `npm test` has its parts, in a minute.
+ * What `npm run test:program` runs: the program as a whole, from outside, and what waits for disks, threads, time-outs and
+ * sources that fail. `npm test` has the parts, in a minute.
  */
 export const programTests = [
   ...processTests,
+  // As a process and over sockets, under hostile input, as its documents show it and clients of others ask it.
   "test/wire/**/*.test.ts",
   "test/fuzz/**/*.test.ts",
   "test/docs.test.ts",
-  "test/config/wrong-types.test.ts",
+  "test/server/**/*.test.ts",
   "test/graphql/mesh*.test.ts",
   "test/graphql/existing-clients/**/*.test.ts",
-  "test/mcp/clients.test.ts",
+  "test/graphql/{concurrent-links,json-pieces,links,query-limits,rest-equivalence}.test.ts",
+  "test/mcp/{clients,tool-call,tools}.test.ts",
+  // Its commands over whole stacks and configurations, and what a release is made of.
+  "test/cli/{init*,refused-start}.test.ts",
+  "test/config/wrong-types.test.ts",
+  "test/release/**/*.test.ts",
+  // Its files on a disk, and the threads that write them.
+  "test/audit/**/*.test.ts",
+  "test/intake/**/*.test.ts",
+  // Sources that hang, end and come back.
+  "test/federation/partial-answers.test.ts",
+  "test/resolvers/{elastic,prometheus}/client/**/*.test.ts",
+  "test/tail/**/*.test.ts",
+  "test/telemetry/tracer.test.ts",
 ];
 
 // Workers, and the programs that tests start, take compiled code and stripped types from where the program keeps them.

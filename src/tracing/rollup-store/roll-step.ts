@@ -319,8 +319,10 @@ async function dropSegments(
 
 const minuteLength = BigInt(minute) * nanosPerMilli;
 
+/** A manifest counts minutes since 1970: what ended before is read. */
 function findOldest({ context, groupToRoll }: Work): Instant {
   const oldest = context.now() - fromMillis(groupToRoll.target.retention);
+  if (oldest < 0n) return fromMillis(0);
   return (oldest - (oldest % minuteLength) + minuteLength) as Instant;
 }
 

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { requireFirst, requireLast } from "#src/core/collections.ts";
 import { Refused } from "#src/core/errors.ts";
-import { minute } from "#src/core/time.ts";
+import { day, fromMillis, minute } from "#src/core/time.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
 import { formatManifestId } from "#src/tracing/rollup-store/manifest.ts";
 import type { RollTarget } from "#src/tracing/rollup-store/roll-target.ts";
@@ -257,6 +257,17 @@ test("what a step has made is written, also where it is refused the next piece",
   expect([after.did, after.manifest.segments.length]).toEqual(["refused", before.manifest.segments.length]);
   const ids = after.manifest.segments.map(({ id }) => id);
   expect((await rolled.inner.read(ids, signal)).map(({ id }) => id).sort()).toEqual(ids.toSorted());
+});
+
+test("a retention that reaches before 1970 ends there", async () => {
+  const rolled = openRolledSpans();
+  const context = { ...rolled.context, now: () => fromMillis(3 * 60 * minute) };
+  const target = requireFirst(rolled.targets);
+  const roll = () => rollGroup(context, { ...target, retention: 30 * day });
+  let last = await roll();
+  for (let steps = 0; steps < 50 && last.did !== "idle"; steps += 1) last = await roll();
+  expect(last.did).toBe("idle");
+  expect(last.manifest.segments[0]?.range.from).toBe(fromMillis(0));
 });
 
 describe("the segments of an hour", () => {

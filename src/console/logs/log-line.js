@@ -7,7 +7,7 @@
  * }} Line
  */
 
-/** @param {Line} line */
-export function formatLineKey({ source_id, id }) {
-  return `${source_id} ${id}`;
+/** What tells a line from others. An id alone may stand twice, as the API has it. @param {Line} line */
+export function formatLineKey({ source_id, id, timestamp }) {
+  return `${source_id} ${id} ${timestamp}`;
 }

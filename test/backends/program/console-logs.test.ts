@@ -260,6 +260,19 @@ test("lines that have come live are taken out, too", async () => {
   expect(rows.map((row) => row.split("\t")[3])).toEqual(["line 5", "line 4", "line 3", "line 2", "line 1"]);
 });
 
+test("lines of one id that differ in their time all stand in a live list", async () => {
+  const copies = [createLine(3), { ...createLine(4), id: createLine(3).id }];
+  await page.route("**/api/v2/logs/lines", (route) => {
+    if (route.request().headers().accept !== "text/event-stream")
+      return route.fulfill({ json: [createLine(1)] });
+    const events = copies.map((line) => `id: x\nevent: line\ndata: ${JSON.stringify(line)}\n\n`);
+    return route.fulfill({ contentType: "text/event-stream", body: `retry: 1\n\n:\n\n${events.join("")}` });
+  });
+  await open("#/logs?live=1");
+  await page.getByText("line 3").waitFor();
+  expect(await page.locator(".line-message").allTextContents()).toEqual(["line 4", "line 3", "line 1"]);
+});
+
 test("the fields are gone with the lines that had them", async () => {
   await open(address());
   await page.locator(".fields summary").first().waitFor();

@@ -31,7 +31,7 @@ import { createSparkline } from "./sparkline.js";
  *   readonly ask: (now: any, bounds: Bounds, signal: AbortSignal) => Promise<readonly R[]>,
  *   readonly share: (now: any, bounds: Bounds) => Parameters<ReturnType<typeof createShareBar>["write"]>,
  *   readonly key: (row: R) => string, readonly limit?: number, readonly order?: string,
-   readonly countAll?: (now: any, bounds: Bounds, signal: AbortSignal) => Promise<number>,
+ *   readonly countAll?: (now: any, bounds: Bounds, signal: AbortSignal) => Promise<number>,
  *   readonly countPiece?: (now: any, piece: Bounds, signal: AbortSignal) => Promise<ReadonlyMap<string, number>>,
  * }} TableOptions
  */
@@ -84,7 +84,7 @@ export function createTableView(go, options) {
         return replaceChildren(body, createEmptyState(`No ${options.many}`, options.nothing));
       const lines = rows.map((row) => ({ row, spark: createElement("span", { class: "spark" }) }));
       drawTable(body, lines, now, bounds, options, (sort) => change({ sort }));
-      if (options.countPiece !== undefined) void fillSparklines(lines, now, bounds, signal, options);
+      void fillSparklines(lines, now, bounds, signal, options);
     } catch (error) {
       if (!isAborted(error))
         replaceChildren(
@@ -103,7 +103,7 @@ export function createTableView(go, options) {
  * @param {TableOptions<R>} options @param {(sort: string) => void} sortBy
  */
 function drawTable(root, lines, now, bounds, options, sortBy) {
-  const { columns, initialSort, what, many, countPiece } = options;
+  const { columns, initialSort, many, countPiece } = options;
   const chosen = columns.find(({ id }) => id === (now.sort || initialSort));
   const sorted = lines.toSorted((a, b) => compareBy(chosen, a.row, b.row));
   const heads = columns.map((column) => {
@@ -128,8 +128,8 @@ function drawTable(root, lines, now, bounds, options, sortBy) {
     });
     return countPiece === undefined ? cells : [...cells, createElement("td", {}, spark)];
   });
-  const name = many[0]?.toUpperCase() + many.slice(1);
-  replaceChildren(root, createTable(name || what, heads, rows, { shape: "figures" }));
+  const name = many.charAt(0).toUpperCase() + many.slice(1);
+  replaceChildren(root, createTable(name, heads, rows, { shape: "figures" }));
 }
 
 /** @param {string} time */
@@ -146,6 +146,7 @@ function compareBy(column, a, b) {
 }
 
 /**
+ * Does nothing in a table whose rows have no counts over time.
  * @template R
  * @param {readonly { readonly row: R, readonly spark: HTMLElement }[]} lines
  * @param {State} now @param {Bounds} bounds @param {AbortSignal} signal @param {TableOptions<R>} options

@@ -69,6 +69,5 @@ function drawDurations(root, rows, choose) {
     root,
     drawing,
     createElement("div", { class: "duration-scale muted", "aria-hidden": "true" }, marks),
-    createElement("p", { class: "unseen" }, label),
   );
 }

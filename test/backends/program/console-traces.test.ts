@@ -45,6 +45,9 @@ test("durations are those of the listing, and a stretch of them chooses traces",
   const counts = await page
     .locator(".duration-bar")
     .evaluateAll((all) => all.map((one) => Number(one.getAttribute("data-count"))));
+  // The drawing is named, and a text beside it would be the same words again.
+  expect(await page.getByRole("img", { name: /^Durations of / }).count()).toBe(1);
+  expect(await page.getByText(/^Durations of /).count()).toBe(0);
   expect(counts.reduce((sum, count) => sum + count, 0)).toBe(rows.length);
   const box = await page.locator(".durations").boundingBox();
   const [x, y, width] = [box?.x ?? 0, (box?.y ?? 0) + 20, box?.width ?? 0];

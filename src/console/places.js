@@ -2,8 +2,9 @@
 // them was in sight. A step is told from others by a number in its state.
 
 /**
- * `key` is that of the first row in sight, which stood `offset` below the window's top and had `before` rows above it; empty
- * where there is none. `top` is how far the page was scrolled.
+ * `rows` is how many were loaded. `key` is that of the first row in sight, which stood `offset` below the window's top; empty
+ * where there is none. `before` is how many rows of the list stood above it: a list that is read again (base/feed.js) has its
+ * rows behind this one, too, and others may have come above it meanwhile. `top` is how far the page was scrolled.
  * @typedef {{
  *   readonly rows: number, readonly top: number, readonly key: string, readonly before: number, readonly offset: number,
  * }} Place
@@ -13,6 +14,11 @@
 const rowsOfList = "main [data-key]:not([data-key] [data-key])";
 /** In pixels; no row is lower. */
 const rowStep = 16;
+/**
+ * The part of the window's width where rows are looked for: on a wide screen the fields stand to the left of the lines, and
+ * on a narrow one rows take all of the width.
+ */
+const rowPlace = 0.6;
 
 /** @param {() => number} [countRows] that are loaded @returns {Place} */
 export function readPlace(countRows = () => 0) {
@@ -29,7 +35,7 @@ export function readPlace(countRows = () => 0) {
 /** To ask each row where it stands would lay out those that are out of sight. */
 function findFirstInSight() {
   for (let y = 1; y < innerHeight; y += rowStep) {
-    const row = document.elementFromPoint(innerWidth * 0.6, y)?.closest(rowsOfList);
+    const row = document.elementFromPoint(innerWidth * rowPlace, y)?.closest(rowsOfList);
     if (row instanceof HTMLElement) return row;
   }
   return undefined;

@@ -12,7 +12,7 @@ import { names, typeAndTags } from "./metrics/names.ts";
 import { timeseries } from "./metrics/timeseries.ts";
 import { savedVisual, savedVisualCsv } from "./metrics/visuals.ts";
 import { createEndpoint, type Endpoint } from "./runtime/operation.ts";
-import { auth, viewer } from "./token-check.ts";
+import { auth, viewer, visualSite } from "./token-check.ts";
 import { actionEdges, actions, siteEdges, slowEventActions, slowEvents } from "./traces/analytics.ts";
 import { deployStats } from "./traces/deploys.ts";
 import { errorTraces, performanceTraces } from "./traces/listings.ts";
@@ -55,4 +55,5 @@ export const clientOperations: readonly Endpoint[] = [
   createEndpoint(sample),
   createEndpoint(tokenInfo),
   createEndpoint(viewer),
+  createEndpoint(visualSite),
 ];

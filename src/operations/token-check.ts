@@ -1,6 +1,7 @@
 // Lookups that read no store.
 import * as z from "zod";
-import type { Operation } from "./runtime/operation.ts";
+import { NotFound } from "../core/errors.ts";
+import type { Context, Operation } from "./runtime/operation.ts";
 
 /** Spec, "Token check result". Reaching `run` is the check. */
 export const auth: Operation<undefined, { readonly message: string }> = {
@@ -24,12 +25,25 @@ export const auth: Operation<undefined, { readonly message: string }> = {
   run: async (_, { user }) => ({ message: `Authenticated as ${user}` }),
 };
 
-interface Viewer {
-  readonly user: string;
-  readonly sites: readonly { readonly id: string; readonly sources: readonly string[] }[];
+interface ViewedSite {
+  readonly id: string;
+  readonly sources: readonly string[];
+  /** Whether it has deploys that the token may read. */
+  readonly deploys: boolean;
 }
 
-/** What the console opens with; the same is in GraphQL, which a server loads with its first query only. */
+function describeSite(id: string, { sites, hasScope }: Context): ViewedSite {
+  const site = sites.get(id);
+  const sources = [...(site?.logs?.sources.keys() ?? [])];
+  return { id, sources, deploys: site?.traces !== undefined && hasScope?.("deploys") === true };
+}
+
+interface Viewer {
+  readonly user: string;
+  readonly sites: readonly ViewedSite[];
+}
+
+/** What the console opens with; most of it is in GraphQL, which a server loads with its first query only. */
 export const viewer: Operation<undefined, Viewer> = {
   name: "console_viewer",
   method: "GET",
@@ -40,8 +54,29 @@ export const viewer: Operation<undefined, Viewer> = {
   request: z.unknown().transform(() => undefined),
   answer: z.unknown(),
   sites: () => [],
-  run: async (_, { user, sites }) => ({
-    user,
-    sites: [...sites].map(([id, { logs }]) => ({ id, sources: [...(logs?.sources.keys() ?? [])] })),
+  run: async (_, context) => ({
+    user: context.user,
+    sites: [...context.sites.keys()].map((id) => describeSite(id, context)),
   }),
+};
+
+/** A visual answers everybody, and does not say whose it is; the console marks the deploys of its site. */
+export const visualSite: Operation<{ readonly id: string }, ViewedSite> = {
+  name: "console_visual_site",
+  method: "GET",
+  path: "/console/visuals/{id}/site",
+  access: "token",
+  scope: "none",
+  summary: "The site of a saved visual, for those who may see it",
+  request: z.object({ id: z.string() }),
+  answer: z.unknown(),
+  sites: ({ id }, visuals) => {
+    const visual = visuals?.find(id);
+    return visual === undefined ? [] : [visual.site];
+  },
+  run: async ({ id }, context) => {
+    const visual = context.visuals?.find(id);
+    if (visual === undefined) throw new NotFound();
+    return describeSite(visual.site, context);
+  },
 };

@@ -129,6 +129,8 @@ describe("what the console opens with", () => {
         { user: "of metrics", sha256: sha256("metrics"), sites: "*", scopes: ["metrics", "graphql"] },
         { user: "without GraphQL", sha256: sha256("plain"), sites: ["demo-shop"], scopes: ["logs"] },
         { user: "of logs", sha256: sha256("logs"), sites: ["demo-shop"], scopes: ["logs", "graphql"] },
+        { user: "of traces", sha256: sha256("traces"), sites: ["demo-shop"], scopes: ["tracing"] },
+        { user: "of deploys", sha256: sha256("deploys"), sites: ["demo-shop"], scopes: ["deploys"] },
       ],
     });
   });
@@ -146,11 +148,16 @@ describe("what the console opens with", () => {
     const { viewer } = data as { viewer: Viewer };
     const answer = await others.server.fetch("http://readout/console/viewer", { headers });
     const told = (await answer.json()) as { sites: readonly { sources: readonly string[] }[] };
+    const deploys = token === "demo-token";
     expect([answer.status, told]).toEqual([
       200,
       {
         user,
-        sites: viewer.apps.map(({ id, logs }) => ({ id, sources: logs.sources.map((source) => source.id) })),
+        sites: viewer.apps.map(({ id, logs }) => ({
+          id,
+          sources: logs.sources.map((source) => source.id),
+          deploys,
+        })),
       },
     ]);
     expect(told.sites).toHaveLength(sites);
@@ -163,6 +170,27 @@ describe("what the console opens with", () => {
     expect((await ask({})).status).toBe(401);
     const answer = await ask({ authorization: "Bearer plain" });
     expect(await answer.json()).toMatchObject({ user: "without GraphQL", sites: [{ id: "demo-shop" }] });
+  });
+
+  test.each([
+    ["deploys", true],
+    ["traces", false],
+    ["logs", false],
+  ])("says whether the token %s may read deploys, also those of a visual", async (token, deploys) => {
+    const headers = { authorization: `Bearer ${token}` };
+    const ask = async (path: string) =>
+      await (await others.server.fetch(`http://readout/console/${path}`, { headers })).json();
+    expect(await ask("viewer")).toMatchObject({ sites: [{ id: "demo-shop", deploys }] });
+    expect(await ask("visuals/9Ubquyg0qqEEfpH6Xefmrg/site")).toMatchObject({ id: "demo-shop", deploys });
+  });
+
+  test("tells whose a visual is to those alone who may see the site", async () => {
+    const ask = async (id: string, headers: Record<string, string>) =>
+      (await others.server.fetch(`http://readout/console/visuals/${id}/site`, { headers })).status;
+    const [known, unknown] = ["9Ubquyg0qqEEfpH6Xefmrg", "AAAAAAAAAAAAAAAAAAAAAA"];
+    expect(await ask(known, {})).toBe(401);
+    expect(await ask(known, { authorization: "Bearer nothing" })).toBe(404);
+    expect(await ask(unknown, { authorization: "Bearer deploys" })).toBe(404);
   });
 });
 

@@ -164,8 +164,8 @@ export async function requestGraphql(query, variables, signal) {
 }
 
 /**
- * The sites that the token may see, and their log sources.
- * @typedef {{ readonly id: string, readonly sources: readonly string[] }} Site
+ * A site that the token may see, with its log sources; `deploys` is whether it has some that the token may read.
+ * @typedef {{ readonly id: string, readonly sources: readonly string[], readonly deploys: boolean }} Site
  */
 /**
  * @param {AbortSignal} signal

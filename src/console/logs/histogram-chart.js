@@ -1,7 +1,8 @@
 // The histogram above the lines: a drawing to choose a stretch of time in, and below it how many lines each severity has,
 // as buttons that narrow the query.
 import { buildPost, isAborted, requestJson } from "../base/api.js";
-import { createElement, createHiddenText, replaceChildren } from "../base/dom.js";
+import { placeNames } from "../base/deploy-marks.js";
+import { createElement, createHiddenText, renderUntrusted, replaceChildren } from "../base/dom.js";
 import { formatCount, formatNumber, formatRange } from "../base/format.js";
 import { showPartFailure } from "../base/states.js";
 import { attachBrush, createSvg } from "../base/svg.js";
@@ -21,10 +22,12 @@ const height = 64;
  *   readonly body: object, readonly bounds: Bounds, readonly signal: AbortSignal,
  *   readonly choose: (bounds: Bounds) => void, readonly narrow: (term: string) => void,
  *   readonly counted: (total: number | undefined) => void,
- * }} options `counted` is told how many lines there are; undefined where they are too many to count
+ *   readonly drawn: (told: HTMLElement, mark: import("../base/deploy-marks.js").DrawMarks) => void,
+ * }} options `counted` is told how many lines there are; undefined where they are too many to count. `drawn` is called when
+ *   there are columns, with what marks deploys in them and what is to tell of these marks
  */
 export async function showHistogram(root, options) {
-  const { body, bounds, signal, choose, narrow, counted } = options;
+  const { body, bounds, signal, choose, narrow, counted, drawn } = options;
   root.classList.add("loading");
   const request = buildPost("logs/counts", { ...body, ...bounds, group_by: "severity", group_buckets: true });
   try {
@@ -34,7 +37,18 @@ export async function showHistogram(root, options) {
     counted(counts.total);
     root.hidden = counts.total === 0;
     if (counts.total === 0) return replaceChildren(root);
-    replaceChildren(root, ...drawHistogram(counts, bounds, choose), createLegend(counts, narrow));
+    const [marks, told] = [
+      createElement("div", { class: "histogram-marks", "aria-hidden": "true" }),
+      createElement("div"),
+    ];
+    const [drawing, readout] = drawHistogram(counts, bounds, choose);
+    replaceChildren(
+      root,
+      createElement("div", { class: "histogram-drawing" }, drawing, marks),
+      readout,
+      createElement("div", { class: "histogram-foot" }, createLegend(counts, narrow), told),
+    );
+    drawn(told, (deploys) => drawMarks(marks, deploys, bounds, signal));
   } catch (error) {
     if (isAborted(error)) return;
     counted(undefined);
@@ -42,7 +56,7 @@ export async function showHistogram(root, options) {
   }
 }
 
-/** @param {Counts} counts @param {Bounds} bounds @param {(bounds: Bounds) => void} choose */
+/** @param {Counts} counts @param {Bounds} bounds @param {(bounds: Bounds) => void} choose @returns {readonly [Element, Element]} */
 function drawHistogram(counts, bounds, choose) {
   const columns = buildColumns(counts, bounds);
   const [from, to] = [Date.parse(bounds.from), Date.parse(bounds.to)];
@@ -82,6 +96,34 @@ function drawHistogram(counts, bounds, choose) {
   });
   attachBrush(drawing, (start, end) => choose(convertToTimes(bounds, start, end)));
   return [drawing, readout];
+}
+
+/** @param {HTMLElement} root lies over the columns @param {readonly import("../base/deploy-marks.js").DeployMark[]} deploys @param {Bounds} bounds @param {AbortSignal} signal */
+function drawMarks(root, deploys, bounds, signal) {
+  const [from, to] = [Date.parse(bounds.from), Date.parse(bounds.to)];
+  const marks = deploys.map(({ time, label }) => {
+    const place = (time - from) / Math.max(1, to - from);
+    const name = createElement("span", {}, renderUntrusted(label));
+    const line = createElement("span", { class: "histogram-mark" }, name);
+    line.style.setProperty("--place", String(place));
+    return { place, name, line };
+  });
+  replaceChildren(
+    root,
+    marks.map(({ line }) => line),
+  );
+  const writeNames = () => {
+    const width = root.clientWidth;
+    const names = marks.map(({ place, name }) => ({ x: place * width, width: name.offsetWidth }));
+    for (const [at, left] of placeNames(names, width).entries()) {
+      const name = marks[at]?.name;
+      name?.classList.toggle("unnamed", left === undefined);
+      name?.classList.toggle("before", left !== undefined && left < (names[at]?.x ?? 0));
+    }
+  };
+  const sizes = new ResizeObserver(writeNames);
+  sizes.observe(root);
+  signal.addEventListener("abort", () => sizes.disconnect(), { once: true });
 }
 
 /** @param {Column | undefined} column */

@@ -2,6 +2,7 @@
 import { printAddress, resolveRange, trackLastOpened } from "../base/address.js";
 import { buildPost } from "../base/api.js";
 import { createRangePicker, createSearchForm, createShareBar } from "../base/controls.js";
+import { markDeploys } from "../base/deploy-marks.js";
 import {
   createButton,
   createElement,
@@ -191,8 +192,14 @@ async function showLogs(view, now, signal, site, place) {
       search.total = total;
       if (search.lines.length > 0) writeCount(search);
     },
+    // After the lines, which nobody is to wait longer for.
+    drawn: async (told, mark) => {
+      await read;
+      void markDeploys(told, mark, { findSite: () => site, bounds: search.bounds, signal });
+    },
   });
-  await startSearch(search, () => createNoLines(view, now), place);
+  const read = startSearch(search, () => createNoLines(view, now), place);
+  await read;
   // What is read anew replaces the old when all of it is there, lest the lines below the histogram jump.
   await drawn;
 }

@@ -1,4 +1,5 @@
 // Series over time. The chart is for the eye; the tables below it have the same values, for everyone.
+import { placeNames } from "../base/deploy-marks.js";
 import { createElement, replaceChildren } from "../base/dom.js";
 import { formatMinute, formatNumber, formatZoneName } from "../base/format.js";
 import { dropNonPositive, stackValues } from "./stack.js";
@@ -36,12 +37,12 @@ function alignSeries(series, step) {
   return { times, values: byTime.map((points) => times.map((time) => points.get(time) ?? null)) };
 }
 
-/** A moment to be marked, in seconds. @typedef {{ readonly time: number, readonly label: string }} ChartMark */
+/** @typedef {import("../base/deploy-marks.js").DeployMark} DeployMark */
 /**
  * @typedef {{
  *   readonly canvas: HTMLElement, readonly readout: HTMLElement, readonly series: readonly Series[],
  *   readonly times: readonly number[], readonly values: readonly (readonly (number | null)[])[],
- *   readonly options: ChartOptions, hidden: ReadonlySet<number>, marks: readonly ChartMark[], plot: uPlot | undefined,
+ *   readonly options: ChartOptions, hidden: ReadonlySet<number>, marks: readonly DeployMark[], plot: uPlot | undefined,
  * }} Chart
  */
 /**
@@ -60,7 +61,7 @@ function alignSeries(series, step) {
  * @param {HTMLElement} root
  * @param {readonly Series[]} series
  * @param {ChartOptions} options
- * @returns {{ readonly show: (hidden: ReadonlySet<number>) => void, readonly mark: (marks: readonly ChartMark[]) => void }}
+ * @returns {{ readonly show: (hidden: ReadonlySet<number>) => void, readonly mark: import("../base/deploy-marks.js").DrawMarks }}
  *   `show` hides these series and shows all others
  */
 export function drawChart(root, series, options) {
@@ -198,24 +199,25 @@ function drawMarks({ ctx, bbox, valToPos }, { canvas, marks }) {
   ctx.setLineDash([4, 4]);
   ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
   ctx.textAlign = "left";
-  let labelled = Number.NEGATIVE_INFINITY;
-  for (const { time, label } of marks.toSorted((a, b) => a.time - b.time)) {
-    const x = Math.round(valToPos(time, "x", true));
-    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+  const [room, end] = [3 * devicePixelRatio, bbox.left + bbox.width];
+  const shown = marks
+    .map(({ time, label }) => ({ label, x: Math.round(valToPos(time / 1_000, "x", true)) }))
+    .filter(({ x }) => x >= bbox.left && x <= end)
+    .map(({ label, x }) => ({ label, x, width: ctx.measureText(label).width + 2 * room }));
+  for (const { x } of shown) {
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
-    const [width, room] = [ctx.measureText(label).width, 3 * devicePixelRatio];
-    // At the right end there is room on the other side only; lines of the chart must not run through it.
-    const left = x + width + 2 * room > bbox.left + bbox.width ? x - width - 2 * room : x;
-    // Of several at one place, the first is named.
-    if (left < labelled) continue;
+  }
+  for (const [at, left] of placeNames(shown, end).entries()) {
+    const name = shown[at];
+    if (name === undefined || left === undefined) continue;
+    // Neither lines of the chart nor other marks run through it.
     ctx.fillStyle = ground;
-    ctx.fillRect(left, bbox.top, width + 2 * room, 14 * devicePixelRatio);
+    ctx.fillRect(left, bbox.top, name.width, 14 * devicePixelRatio);
     ctx.fillStyle = ink;
-    ctx.fillText(label, left + room, bbox.top + 11 * devicePixelRatio);
-    labelled = left + width + 3 * room;
+    ctx.fillText(name.label, left + room, bbox.top + 11 * devicePixelRatio);
   }
   ctx.restore();
 }

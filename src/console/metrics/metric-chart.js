@@ -1,10 +1,10 @@
 // What the view of metrics shows of the metrics that are chosen: a chart, its series and their values.
 import { resolveRange } from "../base/address.js";
-import { buildPost, Failure, isAborted, requestJson } from "../base/api.js";
-import { requestDeploys } from "../base/deploy-markers.js";
+import { buildPost, Failure, requestJson } from "../base/api.js";
+import { markDeploys } from "../base/deploy-marks.js";
 import { createElement, fillSelect, renderUntrusted, replaceChildren } from "../base/dom.js";
 import { findUnit, formatCount, formatRange } from "../base/format.js";
-import { createEmptyState, showPartFailure } from "../base/states.js";
+import { createEmptyState } from "../base/states.js";
 import { drawChart } from "./chart.js";
 import { createSeriesTable, createValueTable } from "./figures.js";
 import { resolutionNames, resolutionSeconds } from "./resolution.js";
@@ -51,8 +51,8 @@ async function findMetric(site, name, signal) {
   }
 }
 
-/** @param {MetricsView} view @param {State} now @param {AbortSignal} signal */
-export async function showMetric(view, now, signal) {
+/** @param {MetricsView} view @param {State} now @param {AbortSignal} signal @param {import("../base/api.js").Site} site */
+export async function showMetric(view, now, signal, site) {
   const { tags, share, told, chart } = view;
   const [metric, ...others] = await Promise.all([
     requestMetric(now.site, now.name, signal),
@@ -113,7 +113,11 @@ export async function showMetric(view, now, signal) {
     unknown.length > 0 && ". This site has no metric ",
     unknown.length > 0 && renderUntrusted(unknown.join(", ")),
   );
-  if (series.length > 0) return drawSeries(view, now, answer, bounds, signal);
+  if (series.length > 0) {
+    const drawn = drawSeries(view, now, answer, signal);
+    void markDeploys(drawn.told, drawn.mark, { findSite: () => site, bounds, signal });
+    return;
+  }
   const hint =
     keys.length > 0
       ? "No series has these tags, or none has a value in this range."
@@ -135,16 +139,13 @@ function writeFields({ fields, aggregation, aggregationField }, now, { metric_ty
   return chosen;
 }
 
-/**
- * @param {MetricsView} view @param {State} now @param {Timeseries} answer
- * @param {{ readonly from: string, readonly to: string }} bounds @param {AbortSignal} signal
- */
-function drawSeries({ change, chart }, now, { resolution, series }, bounds, signal) {
+/** @param {MetricsView} view @param {State} now @param {Timeseries} answer @param {AbortSignal} signal */
+function drawSeries({ change, chart }, now, { resolution, series }, signal) {
   const isNamed = now.also.length > 0;
   const drawn = createElement("div");
   const table = createSeriesTable(series, { isNamed, show: (hidden) => made.show(hidden) });
-  const undrawn = createElement("div");
-  replaceChildren(chart, drawn, undrawn, table.root, createValueTable(series, now.name, isNamed));
+  const told = createElement("div");
+  replaceChildren(chart, drawn, told, table.root, createValueTable(series, now.name, isNamed));
   const unit = [...new Set(series.map(({ name, field }) => findUnit(name, field)))].join(", ");
   const made = drawChart(
     drawn,
@@ -164,29 +165,5 @@ function drawSeries({ change, chart }, now, { resolution, series }, bounds, sign
       },
     },
   );
-  void markDeploys(undrawn, made.mark, now.site, bounds, signal);
-}
-
-/**
- * A site may have no traces, and a token may not see them: then there are no marks.
- * @param {HTMLElement} undrawn says why there are none where that is no matter of the site or the token
- * @param {(marks: readonly { readonly time: number, readonly label: string }[]) => void} mark
- * @param {string} site @param {{ readonly from: string, readonly to: string }} bounds @param {AbortSignal} signal
- */
-async function markDeploys(undrawn, mark, site, bounds, signal) {
-  try {
-    /** @type {readonly Pick<import("../base/deploy-markers.js").Deploy, "revision" | "createdAt">[]} */
-    const deploys = await requestDeploys(site, bounds, signal, "revision createdAt");
-    mark(
-      deploys.map(({ revision, createdAt }) => ({
-        time: Date.parse(createdAt) / 1_000,
-        label: revision.slice(0, 7),
-      })),
-    );
-    replaceChildren(undrawn);
-  } catch (error) {
-    if (isAborted(error) || (error instanceof Failure && error.status === 404)) return;
-    const retry = () => void markDeploys(undrawn, mark, site, bounds, signal);
-    showPartFailure(undrawn, "Deploys are not marked.", error, retry);
-  }
+  return { told, mark: made.mark };
 }

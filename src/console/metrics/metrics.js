@@ -108,7 +108,11 @@ export function createMetricsView({ go }) {
   return {
     root,
     /** @param {State} now @param {AbortSignal} signal */
-    show: (now, signal) => showMetrics(view, now, signal),
+    show: (
+      /** @type {State} */ now,
+      /** @type {AbortSignal} */ signal,
+      /** @type {import("../base/api.js").Site} */ site,
+    ) => showMetrics(view, now, signal, site),
     focus: () => name.focus(),
   };
 }
@@ -174,8 +178,8 @@ function createDrawingControls(names, change, readAlso) {
   return { style, scale, more, others, drawn };
 }
 
-/** @param {MetricsView} view @param {State} now @param {AbortSignal} signal */
-async function showMetrics(view, now, signal) {
+/** @param {MetricsView} view @param {State} now @param {AbortSignal} signal @param {import("../base/api.js").Site} site */
+async function showMetrics(view, now, signal, site) {
   const { name, resolution, range, tags, fieldsField, aggregationField, resolutionField } = view;
   const { share, told, chart } = view;
   view.state = now;
@@ -200,7 +204,7 @@ async function showMetrics(view, now, signal) {
       replaceChildren(chart, createChoice(view, names));
       return;
     }
-    await showMetric(view, now, signal);
+    await showMetric(view, now, signal, site);
   } catch (error) {
     if (isAborted(error)) return;
     const isUnknown = error instanceof Failure && error.status === 404 && view.asked !== undefined;
@@ -209,7 +213,7 @@ async function showMetrics(view, now, signal) {
           createEmptyState("No such metric", `This site has none of the name ${now.name}.`),
           createChoice(view, view.asked?.names ?? []),
         ]
-      : [createFailureState(error, () => void showMetrics(view, now, signal))];
+      : [createFailureState(error, () => void showMetrics(view, now, signal, site))];
     replaceChildren(chart, told);
   }
 }

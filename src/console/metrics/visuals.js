@@ -1,6 +1,7 @@
 // A published visual, as whoever knows its id sees it.
 import { isAborted, requestJson } from "../base/api.js";
 import { createSearchForm } from "../base/controls.js";
+import { markDeploys } from "../base/deploy-marks.js";
 import { createElement, createField, createTable, renderUntrusted, replaceChildren } from "../base/dom.js";
 import { formatNumber, formatRange } from "../base/format.js";
 import { createEmptyState, createFailureState, createLoadingState } from "../base/states.js";
@@ -84,8 +85,9 @@ function showSeries(root, visual, found, signal) {
     return root.append(createEmptyState("No values", "None has a value in this range."));
   const { series, isNamed } = nameSeries(found);
   const drawn = createElement("div");
+  const told = createElement("div");
   const table = createSeriesTable(series, { isNamed, show: (shown) => chart.show(shown) });
-  root.append(drawn, table.root, createValueTable(series, visual.title, isNamed));
+  root.append(drawn, told, table.root, createValueTable(series, visual.title, isNamed));
   const chart = drawChart(
     drawn,
     series.map((one) => ({ label: formatLabel(one, isNamed), data: one.data })),
@@ -99,6 +101,13 @@ function showSeries(root, visual, found, signal) {
       style: visual.type === "area" ? "area" : "line",
     },
   );
+  const findSite = () => requestVisualSite(visual.id, signal);
+  void markDeploys(told, chart.mark, { findSite, bounds: visual, signal });
+}
+
+/** What is published does not tell whose it is. @param {string} id @param {AbortSignal} signal @returns {Promise<import("../base/api.js").Site>} */
+function requestVisualSite(id, signal) {
+  return requestJson({ method: "GET", path: `/console/visuals/${encodeURIComponent(id)}/site` }, signal);
 }
 
 /** @param {string} title @param {NonNullable<Visual["rows"]>} rows */

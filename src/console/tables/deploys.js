@@ -1,20 +1,47 @@
 // The deploys of a site, each with its errors and its traces.
 import { printAddress } from "../base/address.js";
-import { buildGraphqlRequest } from "../base/api.js";
-import {
-  buildDeployVariables,
-  deployFields,
-  deployLimit,
-  printDeployQuery,
-  requestDeploys,
-} from "../base/deploy-markers.js";
+import { buildGraphqlRequest, requestGraphql } from "../base/api.js";
 import { createElement, renderUntrusted } from "../base/dom.js";
 import { formatAge, formatNumber } from "../base/format.js";
 import { printFieldTerm } from "../search/query.js";
 import { createFigureColumn, createTableView, createTimeCell } from "./table-view.js";
 
 /** @typedef {import("../base/address.js").StateOf<"deploys">} State */
-/** @typedef {import("../base/deploy-markers.js").Deploy} Deploy */
+/** @typedef {import("./table-view.js").Bounds} Bounds */
+/**
+ * `exceptionRate` is the errors per 100 requests; `liveFor` is in seconds.
+ * @typedef {{
+ *   readonly revision: string, readonly createdAt: string, readonly lastOccurredAt: string | null,
+ *   readonly liveFor: number, readonly exceptionCount: number, readonly exceptionRate: number,
+ * }} Deploy
+ */
+
+/** As many as the API gives at once. */
+const limit = 1_000;
+const query = `query ($site: String!, $start: DateTime, $end: DateTime, $limit: Int) {
+  app(id: $site) {
+    deployMarkers(start: $start, end: $end, limit: $limit) {
+      revision createdAt lastOccurredAt liveFor exceptionCount exceptionRate
+    }
+  }
+}`;
+
+/** @param {string} site @param {Bounds} bounds */
+function buildVariables(site, { from, to }) {
+  return { site, start: from, end: to, limit };
+}
+
+/**
+ * The deploys whose first request lies in the range, newest first.
+ * @param {string} site @param {Bounds} bounds @param {AbortSignal} signal
+ * @returns {Promise<readonly Deploy[]>}
+ * @throws {import("../base/api.js").Failure}
+ */
+async function requestDeploys(site, bounds, signal) {
+  /** @type {{ readonly app?: { readonly deployMarkers?: readonly Deploy[] | null } }} */
+  const { app } = await requestGraphql(query, buildVariables(site, bounds), signal);
+  return app?.deployMarkers ?? [];
+}
 
 /** @param {import("../views.js").Shell<"deploys">} shell */
 export function createDeploysView({ go }) {
@@ -25,12 +52,12 @@ export function createDeploysView({ go }) {
     /** @type {"performance" | "errors"} */ kind,
     /** @type {Node | string} */ text,
   ) => {
-    const query = printFieldTerm("revision", "=", row.revision);
+    const term = printFieldTerm("revision", "=", row.revision);
     const range = { from: row.createdAt, to: row.lastOccurredAt ?? row.createdAt };
-    if (query === undefined) return text;
+    if (term === undefined) return text;
     return createElement(
       "a",
-      { href: printAddress("traces", { site: state?.site ?? "", kind, query, range }) },
+      { href: printAddress("traces", { site: state?.site ?? "", kind, query: term, range }) },
       text,
     );
   };
@@ -45,10 +72,10 @@ export function createDeploysView({ go }) {
     },
     ask: (now, bounds, signal) => requestDeploys(now.site, bounds, signal),
     key: ({ revision }) => revision,
-    limit: deployLimit,
+    limit,
     order: "the newest",
     share: (now, bounds) => {
-      const [query, variables] = [printDeployQuery(deployFields), buildDeployVariables(now.site, bounds)];
+      const variables = buildVariables(now.site, bounds);
       return [buildGraphqlRequest(query, variables), { query, values: variables }];
     },
     columns: listColumns(link),

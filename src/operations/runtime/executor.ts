@@ -344,6 +344,7 @@ function startOperation<Result>(
   return prepared.run({
     user: principal.user,
     sites: omitBackends(sites, missing),
+    hasScope: (scope) => principal.hasScope(scope),
     visuals: holdWhileShared(state),
     limits: narrowLimits(limits, principal.limits),
     now,

@@ -18,7 +18,7 @@ export interface Operation<Input, Output> {
   readonly name: string;
   readonly method: "GET" | "POST";
   /** Placeholders as the specification writes them: `{site_id}`. */
-  readonly path: `/api/v2/${string}` | `/api/{app}/${string}` | "/oauth/token/info" | "/console/viewer";
+  readonly path: `/api/v2/${string}` | `/api/{app}/${string}` | "/oauth/token/info" | `/console/${string}`;
   /** Of a GET whose request is also in the query of its address. */
   readonly readsQuery?: boolean;
   readonly access: "token" | "public";
@@ -110,6 +110,8 @@ export interface Context {
   readonly user: string;
   /** Those that the token may see; all of them for a public operation, which answers only what has been published. */
   readonly sites: Sites;
+  /** Whether the token may be used for that, beside what the operation itself needs. Absent where no token asks. */
+  readonly hasScope?: (scope: Scope) => boolean;
   /** What is published without a token. */
   readonly visuals?: PublishedVisuals | undefined;
   readonly limits: Limits;

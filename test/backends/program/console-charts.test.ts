@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import {
   complaints,
+  createLine,
   open,
   origin,
   page,
@@ -46,6 +47,24 @@ async function drag(from: number, to: number): Promise<void> {
   await page.mouse.down();
   await page.mouse.move(x + width * to, y, { steps: 5 });
   await page.mouse.up();
+}
+
+const markersPath = "**/api/demo-shop/markers.json?*";
+const markList = () => page.getByRole("list", { name: "Deploys that are marked" });
+
+/** Each with its time and its name, the first one first. */
+async function answerMarkers(...deploys: readonly (readonly [time: string, name: string])[]): Promise<void> {
+  const markers = deploys.map(([created_at, short_revision]) => ({ created_at, short_revision })).reverse();
+  await page.route(markersPath, (route) => route.fulfill({ json: { count: markers.length, markers } }));
+}
+
+/** What is asked of deploys from now on. */
+function recordMarkerRequests(): readonly string[] {
+  const asked: string[] = [];
+  page.on("request", (request) => {
+    if (request.url().includes("/markers.json")) asked.push(request.url());
+  });
+  return asked;
 }
 
 describe("a chart", () => {
@@ -134,28 +153,22 @@ describe("a chart", () => {
 
   test("names the deploys that it marks, the last at its end too", async () => {
     const written = await recordTexts();
-    const deployMarkers = [
-      { createdAt: "2026-01-31T12:10:00Z", revision: "revision0" },
-      { createdAt: "2026-01-31T12:58:59Z", revision: "last-one" },
-    ];
-    await page.route("**/graphql", (route) => route.fulfill({ json: { data: { app: { deployMarkers } } } }));
+    await answerMarkers(["2026-01-31T12:10:00Z", "revisio"], ["2026-01-31T12:58:59Z", "last-on"]);
     await openChart(1);
     await expect.poll(written).toContain("revisio");
     expect(await written()).toContain("last-on");
+    const told = ["revisio at 2026-01-31 12:10 UTC", "last-on at 2026-01-31 12:58 UTC"];
+    expect(await markList().getByRole("listitem").allTextContents()).toEqual(told);
   });
 
   test("says where deploys could not be read, and marks them when they are", async () => {
     const written = await recordTexts();
-    let isDown = true;
-    const deployMarkers = [{ createdAt: "2026-01-31T12:10:00Z", revision: "revision0" }];
-    const down = { message: "the source is away", extensions: { status: 503, slug: "source_unavailable" } };
-    await page.route("**/graphql", (route) =>
-      route.fulfill({ json: isDown ? { errors: [down] } : { data: { app: { deployMarkers } } } }),
-    );
+    const down = { error: "source_unavailable", message: "the source is away", details: {} };
+    await page.route(markersPath, (route) => route.fulfill({ status: 503, json: down }));
     await openChart(1);
     const told = page.getByText("Deploys are not marked. the source is away");
     await told.waitFor();
-    isDown = false;
+    await answerMarkers(["2026-01-31T12:10:00Z", "revisio"]);
     await told.getByRole("button", { name: "Try again" }).click();
     await expect.poll(written).toContain("revisio");
     expect(await told.count()).toBe(0);
@@ -167,6 +180,110 @@ describe("a chart", () => {
     await expect.poll(written).toContain("seconds");
     expect(await written()).toContain("Time (UTC)");
     expect(await page.getByRole("img").getAttribute("aria-label")).toContain("in seconds");
+  });
+});
+
+describe("deploys", () => {
+  const hour = "2026-01-31T12:00:00Z/2026-01-31T13:00:00Z";
+  const counts = {
+    total: 2,
+    resolution: "MINUTELY",
+    buckets: [{ timestamp: "2026-01-31T12:00:00Z", count: 2 }],
+    groups: [{ value: "info", count: 2, buckets: [{ timestamp: "2026-01-31T12:00:00Z", count: 2 }] }],
+  };
+  const answerCounts = (total = counts.total) =>
+    page.route("**/api/v2/logs/counts", (route) => route.fulfill({ json: { ...counts, total } }));
+
+  test("are marked over the columns of log lines when the lines are there", async () => {
+    const held = Promise.withResolvers<void>();
+    await page.route("**/api/v2/logs/lines", async (route) => {
+      await held.promise;
+      await route.fulfill({ json: [createLine(1)] });
+    });
+    await answerCounts();
+    const [half, same, end] = ["2026-01-31T12:30:00Z", "2026-01-31T12:30:01Z", "2026-01-31T12:59:59Z"];
+    await answerMarkers([half, "in-half"], [same, "same"], [end, "the-end"]);
+    const asked = recordMarkerRequests();
+    await open(`#/logs?range=${hour}`);
+    const drawing = page.locator(".histogram");
+    await drawing.waitFor();
+    expect(asked).toEqual([]);
+    held.resolve();
+    const names = page.locator(".histogram-mark > span");
+    await names.first().waitFor();
+    const told = ["in-half at 2026-01-31 12:30 UTC", "same at 2026-01-31 12:30 UTC"];
+    expect(await markList().getByRole("listitem").allTextContents()).toEqual([
+      ...told,
+      "the-end at 2026-01-31 12:59 UTC",
+    ]);
+    for (const width of [1_000, 390]) {
+      await page.setViewportSize({ width, height: 800 });
+      await expect.poll(async () => (await drawing.boundingBox())?.width ?? 0).toBeLessThan(width);
+      // Of two at one place one is named, and the last one stands within the drawing.
+      await expect
+        .poll(() => names.filter({ visible: true }).allTextContents())
+        .toEqual(["in-half", "the-end"]);
+      const [box, first, last] = await Promise.all(
+        [drawing, names.first(), names.last()].map((one) => one.boundingBox()),
+      );
+      expect(((first?.x ?? 0) - (box?.x ?? 0)) / (box?.width ?? 1)).toBeCloseTo(0.5, 1);
+      expect((last?.x ?? 0) + (last?.width ?? 0)).toBeLessThanOrEqual((box?.x ?? 0) + (box?.width ?? 0));
+    }
+    // A stretch is chosen through the marks.
+    const box = await drawing.boundingBox();
+    await page.mouse.move((box?.x ?? 0) + 100, (box?.y ?? 0) + 5);
+    await page.mouse.down();
+    await page.mouse.move((box?.x ?? 0) + 250, (box?.y ?? 0) + 5, { steps: 3 });
+    await page.mouse.up();
+    await expect.poll(() => state().get("range")).not.toBe(hour);
+    expect(complaints).toEqual([]);
+  });
+
+  test("are told not to be marked below the columns where they are too many to read", async () => {
+    await page.route("**/api/v2/logs/lines", (route) => route.fulfill({ json: [createLine(1)] }));
+    await answerCounts();
+    const tooMany = { error: "result_too_large", message: "too many requests", details: {} };
+    await page.route(markersPath, (route) => route.fulfill({ status: 422, json: tooMany }));
+    await open(`#/logs?range=${hour}`);
+    await page.getByText("Deploys are not marked. too many requests").waitFor();
+    expect(await page.locator(".line-item").count()).toBe(1);
+  });
+
+  test("are marked in a visual, those of its own site", async () => {
+    const from = new Date(Date.now() - 1_800_000).toISOString();
+    await answerMarkers([from, "revisio"]);
+    const asked = recordMarkerRequests();
+    // Whatever site is looked at.
+    await open("#/visuals?site=demo-blog&id=9Ubquyg0qqEEfpH6Xefmrg");
+    await markList().getByText("revisio").waitFor({ state: "attached" });
+    expect(asked).toHaveLength(1);
+    expect(complaints).toEqual([]);
+  });
+
+  test("are not asked for where a range is empty, nor where the token may not read them", async () => {
+    const asked = recordMarkerRequests();
+    await answerCounts(0);
+    await page.route("**/api/v2/logs/lines", (route) => route.fulfill({ json: [] }));
+    await open(`#/logs?range=${hour}`);
+    await page.locator(".state-title", { hasText: "No lines" }).waitFor();
+    await page.waitForLoadState("networkidle");
+    expect(asked).toEqual([]);
+    const site = { id: "demo-shop", sources: ["app"], deploys: false };
+    await page.route("**/console/viewer", (route) => route.fulfill({ json: { user: "u", sites: [site] } }));
+    await page.route("**/console/visuals/*/site", (route) => route.fulfill({ json: site }));
+    await answerCounts();
+    await page.route("**/api/v2/logs/lines", (route) => route.fulfill({ json: [createLine(1)] }));
+    for (const [address, shown] of [
+      [`#/logs?range=${hour}`, ".histogram"],
+      ["#/metrics?name=cpu", ".chart canvas"],
+      ["#/visuals?id=9Ubquyg0qqEEfpH6Xefmrg", ".chart canvas"],
+    ] as const) {
+      await page.goto("about:blank");
+      await open(address);
+      await page.locator(shown).waitFor();
+      await page.waitForLoadState("networkidle");
+    }
+    expect(asked).toEqual([]);
   });
 });
 

@@ -23,7 +23,7 @@ const pictures: readonly Picture[] = [
       await open("#/logs?site=demo-shop");
       await page.locator(".field-entry summary", { hasText: "source" }).click();
       await page.getByText(/^of [\d,]+ lines$/).waitFor();
-      await page.locator(".histogram").first().waitFor();
+      await page.locator(".histogram-mark").first().waitFor();
     },
   },
   {

@@ -466,21 +466,21 @@ async function findIssues(): Promise<readonly string[]> {
 describe("everyone", () => {
   const views: readonly (readonly [string, string, string])[] = [
     ["the question for the token", "", "form.token"],
-    ["logs", "#/logs", ".line-item"],
+    ["logs with marked deploys", "#/logs", ".histogram-mark"],
     ["a query with an error", "#/logs?query=a%3D", ".query-mark"],
     ["no lines", "#/logs?query=nothing_here", ".state-title"],
     ["traces", "#/traces", ".traces tbody tr"],
     ["errors", "#/traces?kind=errors", ".traces tbody tr"],
     ["a trace", "#/trace", ".span-item"],
     ["metrics", "#/metrics", ".names li"],
-    ["a metric", "#/metrics?name=cpu&tags=hostname%3D*", ".chart canvas"],
+    ["a metric with marked deploys", "#/metrics?name=cpu&tags=hostname%3D*", "ul.unseen li"],
     ["the cluster", "#/kubernetes", ".cluster tbody tr"],
     ["errors together", "#/errors", ".figures .sparkline"],
     ["actions", "#/actions", ".figures .sparkline"],
     ["slow events", "#/slow", ".figures .sparkline"],
     ["the map", "#/map", ".map-node"],
     ["deploys", "#/deploys", ".figures tbody tr"],
-    ["a visual", "#/visuals?id=9Ubquyg0qqEEfpH6Xefmrg", ".chart canvas"],
+    ["a visual with marked deploys", "#/visuals?id=9Ubquyg0qqEEfpH6Xefmrg", "ul.unseen li"],
     ["a schedule", "#/checkins?schedule=0+9+*+*+MON", ".runs li"],
   ];
 

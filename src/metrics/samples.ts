@@ -279,7 +279,7 @@ function combineRunning(values: readonly number[], combine: CumulativeMeasure["c
 
 /**
  * Over what the group's histograms have recorded. A fall of the count is a restart of the sum and of the buckets
- * too; the sum alone tells nothing, since negative observations make it fall. `computeMean` has a value where something was
+ * too; the sum alone tells nothing, since negative observations make it fall. `mean` has a value where something was
  * recorded, over the histograms of which the bucket has count and sum. Least, greatest and percentiles are
  * estimates from the bounds of the buckets, as `histogram_quantile` of Prometheus makes them: from those of histograms
  * with a sample in the bucket of the answer, so that the estimate is the same whatever else is asked for.

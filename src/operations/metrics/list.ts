@@ -15,18 +15,17 @@ import {
   type Operation,
   type RowBatch,
 } from "../runtime/operation.ts";
+import { encodeIdPart, printRange, printTags, sortTagKeys } from "./answer-text.ts";
 import {
   checkPoints,
   explainSelectors,
   findMetricsPart,
   type MetricsPart,
-  printRange,
   readSelectors,
   rejectForcedTags,
 } from "./read-series.ts";
 import { type ListRequest, listBody, type Selector, toTimeRange } from "./request.ts";
 import { metricList } from "./schema.ts";
-import { encodeIdPart, printTags, sortKeys } from "./series-writer.ts";
 
 export const list: Operation<ListRequest, never> = {
   name: "metrics.list",
@@ -146,7 +145,7 @@ function buildGroup(
   );
   const byName = groups.some(({ tag }) => tag === undefined);
   return {
-    id: `${byName ? encodeIdPart(metric) : ""}|${printTags(sortKeys(byTag.map(([key]) => key)), tags)}`,
+    id: `${byName ? encodeIdPart(metric) : ""}|${printTags(sortTagKeys(byTag.map(([key]) => key)), tags)}`,
     group: byName ? [["Name", metric], ...byTag] : byTag,
   };
 }

@@ -5,11 +5,10 @@ import { mapConcurrent } from "../../core/async/concurrency.ts";
 import { reportRead } from "../../core/async/read-progress.ts";
 import { createMissingPartError, Refused, Unprocessable } from "../../core/errors.ts";
 import type { Buckets, MetricType, Series } from "../../core/rows.ts";
-import { printNanos } from "../../core/time.ts";
 import { listAllowedFields, planMeasure, type SelectorPlan } from "../../metrics/measures.ts";
 import { printTimeRange } from "../runtime/explain.ts";
 import type { Context } from "../runtime/operation.ts";
-import { createInvalidRequest, type RequestTime } from "../runtime/request-body.ts";
+import { createInvalidRequest } from "../runtime/request-body.ts";
 import { type ListRequest, type Selector, type TimeseriesRequest, toTimeRange } from "./request.ts";
 
 /** Calls to a store that one request has under way. */
@@ -162,10 +161,4 @@ function requirePlan(
   const allowed = listAllowedFields(type);
   const message = `The ${type} ${JSON.stringify(name)} has no field ${field}, but ${allowed.join(", ")}`;
   throw new Unprocessable("invalid_field", message, { field, metric: name, allowed });
-}
-
-export function printRange({ from, to }: { readonly from: RequestTime; readonly to: RequestTime }): string {
-  // At least three fraction digits, more only where the request has them.
-  const print = ({ instant }: RequestTime) => printNanos(instant).replace(/0{1,6}Z$/, "Z");
-  return `"from":"${print(from)}","to":"${print(to)}"`;
 }

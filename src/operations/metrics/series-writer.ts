@@ -117,26 +117,3 @@ function ensureRoom(piece: ChunkWriter, bytes: number): void {
   piece.bytes.set(room.subarray(0, at));
   piece.view = createView(piece.bytes);
 }
-
-// ---- Ids of series and rows ------------------------------------------------------------------------------------
-
-export function sortKeys(keys: readonly string[]): readonly (readonly [key: string, text: string])[] {
-  const printed = keys.map((key) => [key, `${encodeIdPart(key)}=`] as const);
-  return printed.sort(([, a], [, b]) => (a < b ? -1 : 1));
-}
-
-export function printTags(
-  keys: readonly (readonly [key: string, text: string])[],
-  tags: Readonly<Record<string, string>>,
-): string {
-  let text = "";
-  for (const [key, before] of keys)
-    text += `${text === "" ? "" : ","}${before}${encodeIdPart(tags[key] ?? "")}`;
-  return text;
-}
-
-export function encodeIdPart(text: string): string {
-  return !/[%|,=]/.test(text)
-    ? text
-    : text.replaceAll(/[%|,=]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
-}

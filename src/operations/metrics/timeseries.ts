@@ -11,12 +11,12 @@ import {
   type Operation,
   type RowBatch,
 } from "../runtime/operation.ts";
+import { encodeIdPart, printRange, printTags, sortTagKeys } from "./answer-text.ts";
 import {
   checkPoints,
   explainSelectors,
   findMetricsPart,
   type MetricsPart,
-  printRange,
   readSelectors,
   rejectForcedTags,
 } from "./read-series.ts";
@@ -25,14 +25,11 @@ import { timeseriesAnswer } from "./schema.ts";
 import {
   type ChunkWriter,
   createChunkWriter,
-  encodeIdPart,
   pointsPerTurn,
   printAscii,
   printNumber,
   printPoints,
-  printTags,
   printText,
-  sortKeys,
   takeText,
 } from "./series-writer.ts";
 
@@ -175,8 +172,6 @@ function createIdPrinter({
   aggregation,
 }: Selector): (tags: Readonly<Record<string, string>>) => string {
   const tail = aggregation === undefined ? `|${field}` : `|${field}|${aggregation}`;
-  const [head, keys] = [`${encodeIdPart(name)}|`, sortKeys(Object.keys(tags))];
+  const [head, keys] = [`${encodeIdPart(name)}|`, sortTagKeys(Object.keys(tags))];
   return (tags) => head + printTags(keys, tags) + tail;
 }
-
-/** Each with its text, in the order of their texts. */

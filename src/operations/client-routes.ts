@@ -32,6 +32,8 @@ const limit = z
   .transform(Number)
   .refine((count) => count <= 1_000, "expected a whole number from 0 to 1000")
   .optional();
+/** Of samples and of markers. */
+const defaultRows = 10;
 const countOnly = z.enum(["true", "false"], "expected true or false").optional();
 
 /** Clients write an action's name so in an address. */
@@ -54,7 +56,6 @@ const samplesQuery = z
   .check(createRangeCheck("since", "before"));
 type SamplesRequest = z.output<typeof samplesQuery>;
 
-const defaultSamples = 10;
 const anyJson = z.unknown();
 
 type SampleKind = "errors" | "requests";
@@ -73,15 +74,7 @@ function toSample(row: TraceSummary) {
 }
 
 async function readSamples(
-  {
-    app: site,
-    since,
-    before,
-    limit: most = defaultSamples,
-    count_only,
-    action_id,
-    exception,
-  }: SamplesRequest,
+  { app: site, since, before, limit: most = defaultRows, count_only, action_id, exception }: SamplesRequest,
   kinds: readonly SampleKind[],
   context: Context,
 ) {
@@ -192,7 +185,7 @@ export const markers: Operation<z.output<typeof markersQuery>, unknown> = {
   request: markersQuery,
   answer: anyJson,
   sites: (request) => [request.app],
-  run: async ({ app: site, from, to, limit: most = defaultSamples, count_only }, context) => {
+  run: async ({ app: site, from, to, limit: most = defaultRows, count_only }, context) => {
     const range = { start: from?.text, end: to?.text };
     const found = await prepareDeployMarkers(site, range, []).run(context);
     if (count_only === "true") return { count: found.length };

@@ -34,7 +34,8 @@ const pattern =
   /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
 
 const firstMilli: Millis = -62_167_219_200_000;
-const lastMilli: Millis = 253_402_300_799_999;
+/** The end of the year 9999: a later time has no text. */
+export const lastMilli: Millis = 253_402_300_799_999;
 
 /**
  * Parses an ISO 8601 time with 0 to 9 fraction digits and `Z` or `±hh:mm`. Returns undefined for a text without a zone,
@@ -84,12 +85,12 @@ export function endOfMilli(instant: Instant): Instant {
   return (floorToMilli(instant) + nanosPerMilli - 1n) as Instant;
 }
 
-/** For a library that requires a `Date`; rounded towards the past. */
 /** A time as X.509 certificates of node have it, such as `Jan 15 10:00:00 2027 GMT`; NaN for what is none. */
 export function parseDateMillis(text: string): Millis {
   return Date.parse(text);
 }
 
+/** For a library that requires a `Date`; rounded towards the past. */
 export function toDate(instant: Instant): Date {
   return new Date(toMillis(instant));
 }

@@ -3,7 +3,7 @@
 import { formatScalar, isJsonObject, parseLossless } from "../core/json/lossless-json.ts";
 import { parseJson } from "../core/json/parse-json.ts";
 import { type Attributes, type AttributeValue, errorReportAttribute, type Span } from "../core/rows.ts";
-import { fromMillis, type Instant } from "../core/time.ts";
+import { fromMillis, type Instant, lastMilli } from "../core/time.ts";
 
 /** Spec, "Front-end error report", with every optional part in its empty form. */
 interface ErrorReport {
@@ -78,15 +78,13 @@ function readBreadcrumb(value: unknown): readonly Breadcrumb[] {
 
 /** From here on a number counts milliseconds: as seconds it would be the year 5138, as milliseconds it is 1973. */
 const minMillis = 100_000_000_000;
-/** The end of the year 9999, which is as far as times are written. */
-const maxMillis = 253_402_300_799_999;
 
 function readTime(timestamp: unknown): Instant | undefined {
   if (typeof timestamp === "string") return undefined;
   const time = Number(formatScalar(timestamp));
   if (!Number.isInteger(time) || time < 0) return undefined;
   const millis = time < minMillis ? time * 1_000 : time;
-  return millis <= maxMillis ? fromMillis(millis) : undefined;
+  return millis <= lastMilli ? fromMillis(millis) : undefined;
 }
 
 /** Numbers keep their spelling, unless the body is nested too deep for that. */

@@ -6,6 +6,7 @@ import {
   floorToMilli,
   fromMillis,
   type Instant,
+  lastMilli,
   nanosPerMilli,
   printMillis,
   toMillis,
@@ -27,7 +28,7 @@ export function encodeEventId(point: Instant): string {
 export function decodeEventId(id: string): Instant {
   const text = Buffer.from(id, "base64url").toString("latin1");
   // Within what has a text as a time.
-  if (!/^-?\d{1,15}$/.test(text) || Math.abs(Number(text)) > 253_402_300_799_999) {
+  if (!/^-?\d{1,15}$/.test(text) || Math.abs(Number(text)) > lastMilli) {
     const message = "expected the id of an event of a live tail";
     throw createInvalidRequest([{ path: "Last-Event-ID", message }]);
   }

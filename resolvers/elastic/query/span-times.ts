@@ -6,6 +6,7 @@ import {
   floorToMilli,
   fromMillis,
   type Instant,
+  lastMilli,
   later,
   nanosPerMilli,
   type TimeRange,
@@ -36,7 +37,7 @@ import { buildDateRangeQuery, dateNanosRange } from "./time-field.ts";
 // ---- Times ----------------------------------------------------------------------------------------------------
 
 /** The years 1 to 9999, which all servers read in the same spelling. */
-const calendar = { from: fromMillis(-62_135_596_800_000), to: fromMillis(253_402_300_799_999) };
+const calendar = { from: fromMillis(-62_135_596_800_000), to: fromMillis(lastMilli) };
 
 /** The start of the last millisecond of which a `date_nanos` field can hold a part. */
 const lastNanosMilli = floorToMilli(dateNanosRange.to);

@@ -137,14 +137,18 @@ function dropKnown(names: ReadonlySet<string>, nodes: ReadonlySet<string>): Read
   return new Set([...names].filter((name) => !nodes.has(name)));
 }
 
-/** By the first label of the host name, in lower case: Windows writes its own in capitals. */
 function groupByHost(names: Iterable<string>): ReadonlyMap<string, readonly string[]> {
-  return Map.groupBy(names, (name) => name.toLowerCase().replace(/\..*/, ""));
+  return Map.groupBy(names, toHostKey);
 }
 
 function findSameHost(byHost: ReadonlyMap<string, readonly string[]>, name: string): readonly string[] {
-  const candidates = byHost.get(name.toLowerCase().replace(/\..*/, "")) ?? [];
+  const candidates = byHost.get(toHostKey(name)) ?? [];
   return candidates.filter((candidate) => isSameHost(candidate, name));
+}
+
+/** The first label of the host name, in lower case: Windows writes its own in capitals. */
+function toHostKey(name: string): string {
+  return name.toLowerCase().replace(/\..*/, "");
 }
 
 const address = /^\d+(?:\.\d+){3}$/;

@@ -6,22 +6,21 @@ import { createDemo } from "../../support/demo-server.ts";
 import { askApp } from "./ask-app.ts";
 
 const { asked: calls, counted } = createCallLog();
-const watch = (backend: Backend): Backend => {
-  const { traces } = backend.stores;
-  if (traces === undefined) throw new Error("no traces");
-  const { summaries, actions, scan } = traces;
-  return {
-    ...backend,
-    stores: {
-      ...backend.stores,
-      traces: {
-        ...traces,
-        summaries: counted("summaries", summaries),
-        actions: counted("actions", actions),
-        scan: counted("scan", scan),
-      },
+/** The store, whose functions note each call. */
+const watchCalls = <S extends object>(store: S): S =>
+  new Proxy(store, {
+    get: (target, name) => {
+      const own: unknown = Reflect.get(target, name);
+      if (typeof own !== "function") return own;
+      return counted(String(name), (...given) => Reflect.apply(own, target, given) as unknown);
     },
-  };
+  });
+const watch = (backend: Backend): Backend => {
+  const { logs, metrics, traces } = backend.stores;
+  if (logs === undefined || metrics === undefined || traces === undefined)
+    throw new Error("a store is missing");
+  const watched = { logs: watchCalls(logs), metrics: watchCalls(metrics), traces: watchCalls(traces) };
+  return { ...backend, stores: { ...backend.stores, ...watched } };
 };
 const demo = await createDemo({ watch });
 afterAll(() => demo.close());
@@ -100,16 +99,28 @@ test("an incident by number and by digest is that of the list", async () => {
 
 describe("what a row leads back to reads no source", () => {
   test.each([
-    ["incidents of the app of an incident", "exceptionIncidents { app { exceptionIncidents { id } } }"],
+    ["incidents of the app of an incident", "exceptionIncidents { app { id } }", "exceptionIncidents { id }"],
     [
       "samples of the incident of a sample",
-      "exceptionIncidents { samples { incident { ... on ExceptionIncident { samples { id } } } } }",
+      "exceptionIncidents { samples { incident { ... on ExceptionIncident { id } } } }",
+      "samples { id }",
     ],
-    ["markers of the app of a sample", "exceptionIncidents { samples { app { deployMarkers { id } } } }"],
-    ["apps of the organization of an app", "organization { apps { id } }"],
-    ["counts of the source of a line", "logs { lines(limit: 2) { source { metrics { series { name } } } } }"],
-  ])("%s", async (_, fields) => {
-    const { errors } = await ask(fields);
+    [
+      "markers of the app of a sample",
+      "exceptionIncidents { samples { app { id } } }",
+      "deployMarkers { id }",
+    ],
+    ["apps of the organization of an app", "organization { id }", "apps { id }"],
+    [
+      "counts of the source of a line",
+      "logs { lines(limit: 2) { source { id } } }",
+      "metrics { series { name } }",
+    ],
+  ])("%s", async (_, fields, inner) => {
+    expect((await ask(fields)).errors).toEqual([]);
+    const read = [...calls];
+    const { errors } = await ask(fields.replace(/\{ id \}/, `{ id ${inner} }`));
+    expect(calls).toEqual(read);
     expect(errors.length).toBeGreaterThan(0);
     for (const { message } of errors) expect(message).toMatch(/not answered below the rows of an app/);
   });

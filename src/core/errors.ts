@@ -105,6 +105,18 @@ export function createUnsupportedError(
   return new Refused("not_supported_by_backend", message, { backend, feature });
 }
 
+/** `wanted` is how many there are, as far as they were counted. */
+export function createTooManyPointsError(limit: number, wanted?: number): Refused {
+  const message = `There are more than ${limit} points; ask for fewer series, a shorter range or a coarser resolution`;
+  return new Refused("result_too_large", message, { limit, ...(wanted !== undefined && { wanted }) });
+}
+
+/** A resolution would not help: samples are read as they are. */
+export function createTooManySamplesError(limit: number, wanted: number): Refused {
+  const message = `There are more than ${limit} samples; ask for fewer series or a shorter range`;
+  return new Refused("result_too_large", message, { limit, wanted });
+}
+
 /** The refusal of a feature for which the site has no part. */
 export function createMissingPartError(
   feature: string,

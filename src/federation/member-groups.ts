@@ -2,7 +2,7 @@
 
 import { yieldToEventLoop } from "../core/async/turns.ts";
 import { readOwn } from "../core/collections.ts";
-import { createUnsupportedError } from "../core/errors.ts";
+import { createTooManyPointsError, createUnsupportedError } from "../core/errors.ts";
 import type { Buckets, Measure, Series } from "../core/rows.ts";
 import { compareLists } from "../metrics/measures.ts";
 import {
@@ -17,7 +17,6 @@ import {
   sumValues,
 } from "../metrics/samples.ts";
 import type { SeriesMember, SeriesQuery } from "../store/metrics.ts";
-import { createTooManySamplesError } from "./metric-places.ts";
 
 type SampleMeasure = Extract<Measure, { of: "samples" }>;
 type ObservationMeasure = Extract<Measure, { of: "observations" }>;
@@ -33,7 +32,7 @@ export async function combineMembers(
   const valuesOf = (member: SeriesMember) => keys.map((key) => readOwn(member.tags, key) ?? "");
   const groups = [...Map.groupBy(members, (member) => JSON.stringify(valuesOf(member))).values()];
   const points = groups.length * buckets.count;
-  if (points > pointLimit) throw createTooManySamplesError(pointLimit, points);
+  if (points > pointLimit) throw createTooManyPointsError(pointLimit, points);
   const found: { readonly group: readonly string[]; readonly values: Float64Array }[] = [];
   for (const group of groups) {
     await yieldToEventLoop();

@@ -1,5 +1,5 @@
 // The places of a site's metrics, and what all ways of merging them agree on: which series are equal.
-import { createUnsupportedError, Refused } from "../core/errors.ts";
+import { createUnsupportedError, type Refused } from "../core/errors.ts";
 import type { Measure } from "../core/rows.ts";
 import type { ForcedLabels, MetricStore, Tags } from "../store/metrics.ts";
 
@@ -17,11 +17,6 @@ const readLimit = 5_000_000;
 
 export function chooseSampleLimit(pointLimit: number): number {
   return Math.max(pointLimit, readLimit);
-}
-
-export function createTooManySamplesError(limit: number, wanted: number): Refused {
-  const message = "Too many points; ask for fewer series, a shorter range or a coarser resolution";
-  return new Refused("result_too_large", message, { limit, wanted });
 }
 
 /** Whether samples before the buckets are part of the measure. */

@@ -4,6 +4,7 @@
 import { mapConcurrent } from "../core/async/concurrency.ts";
 import { type Steps, takeSteps, yieldToEventLoop } from "../core/async/turns.ts";
 import { findFirstAtOrAfter, requireAt, requireFirst, requireKey } from "../core/collections.ts";
+import { createTooManySamplesError } from "../core/errors.ts";
 import { type Buckets, compare } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { CounterSamples, Observations, Samples } from "../metrics/samples.ts";
@@ -12,7 +13,6 @@ import {
   chooseSampleLimit,
   countsGrowth,
   createEqualSeriesError,
-  createTooManySamplesError,
   dropReplica,
   formatTagsKey,
   type MetricPlace,

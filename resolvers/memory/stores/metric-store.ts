@@ -3,7 +3,12 @@
 
 import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { findFirstAtOrAfter, requireFirst } from "../../../src/core/collections.ts";
-import { createUnsupportedError, Refused } from "../../../src/core/errors.ts";
+import {
+  createTooManyPointsError,
+  createTooManySamplesError,
+  createUnsupportedError,
+  Refused,
+} from "../../../src/core/errors.ts";
 import type { Buckets, Measure, MetricType, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { compareLists, matchesTags } from "../../../src/metrics/measures.ts";
@@ -192,10 +197,7 @@ async function readSeries(
   const begun = findBegin(all);
   const groups = groupSeries(all, query, typesOfKinds[family.kind]);
   const points = groups.length * query.buckets.count;
-  if (points > query.pointLimit) {
-    const message = `${groups.length} series of ${query.buckets.count} points are more than ${query.pointLimit}`;
-    throw new Refused("result_too_large", message, { limit: query.pointLimit, wanted: points });
-  }
+  if (points > query.pointLimit) throw createTooManyPointsError(query.pointLimit, points);
   const found: Series[] = [];
   for (const { tags, series } of groups) {
     await yieldToEventLoop();
@@ -386,8 +388,7 @@ function createMemberReader(backend: string, families: Families): MemberReader {
       });
       const found = readMembers(backend, families, query, signal, cut);
       const size = found.reduce((sum, member) => sum + countSamples(member), 0);
-      if (size > query.sampleLimit)
-        throw new Refused("result_too_large", "Too many samples", { limit: query.sampleLimit, wanted: size });
+      if (size > query.sampleLimit) throw createTooManySamplesError(query.sampleLimit, size);
       return query.only === undefined ? found : found.filter(({ tags }) => hasAnyOf(tags, query.only ?? []));
     },
     findHeldBefore: async (query, before, only, signal) => {

@@ -4,7 +4,12 @@
 
 import { mapConcurrent } from "../../../src/core/async/concurrency.ts";
 import { findFirstAtOrAfter, readNumber, requireFirst } from "../../../src/core/collections.ts";
-import { BackendError, Refused } from "../../../src/core/errors.ts";
+import {
+  BackendError,
+  createTooManyPointsError,
+  createTooManySamplesError,
+  Refused,
+} from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { allTime, type Millis, second, toMillis } from "../../../src/core/time.ts";
 import { joinSamples, type Samples } from "../../../src/metrics/samples.ts";
@@ -106,17 +111,6 @@ const estimationTimes = 5;
 const oldestTime: Millis = 0;
 const newestTime: Millis = toMillis(allTime.to) - 1;
 const longestRange: Millis = newestTime - oldestTime;
-
-export function createTooManyPointsError(limit: number, wanted?: number): Refused {
-  return new Refused(
-    "result_too_large",
-    "Too many points; ask for fewer series, a shorter range or a coarser resolution",
-    {
-      limit,
-      ...(wanted !== undefined && { wanted }),
-    },
-  );
-}
 
 /**
  * The series by key. @throws {Refused} if two have the same key, as after a target has declared another type or unit:
@@ -383,7 +377,7 @@ async function readRawAtOnce(
   const counting = call("count_over_time", selectRawRange(selector, from, to));
   const counted = await readInstant(state, aggregate("sum", [], counting), to);
   const count = findGreatestValue(counted);
-  if (earlier + count > limit) throw createTooManyPointsError(limit, earlier + count);
+  if (earlier + count > limit) throw createTooManySamplesError(limit, earlier + count);
   if (count === 0) return [];
   const length = Math.ceil((to - from) / Math.ceil(count / samplesPerQuery));
   const slices = Math.ceil((to - from) / length);

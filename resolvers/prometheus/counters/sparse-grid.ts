@@ -1,16 +1,11 @@
 // Reads a few wide buckets, each by a query of its own. A query over a range decodes all samples of it, also those between
 // its windows, and one at a single time hardly more than its window.
+import { createTooManyPointsError } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { hour, type Millis } from "../../../src/core/time.ts";
 import type { Expression } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import {
-  createTooManyPointsError,
-  formatSeriesKey,
-  type GridSeries,
-  runConcurrent,
-  type SeriesReader,
-} from "./series-reader.ts";
+import { formatSeriesKey, type GridSeries, runConcurrent, type SeriesReader } from "./series-reader.ts";
 
 /** So many samples between two windows cost more than to look for the series once more. */
 const shortestStep: Millis = 12 * hour;

@@ -1,9 +1,9 @@
 // Reads the growth of counters by group.
+import { createTooManyPointsError } from "../../../src/core/errors.ts";
 import type { Buckets, Series } from "../../../src/core/rows.ts";
 import { combineIncrements } from "../../../src/metrics/samples.ts";
 import { downsampleCounter } from "../counters/counter-downsampling.ts";
 import { longestReach } from "../counters/grouped-growth.ts";
-import { createTooManyPointsError } from "../counters/series-reader.ts";
 import {
   buildCounterQuery,
   combineByGroup,

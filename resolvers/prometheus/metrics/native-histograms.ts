@@ -3,6 +3,7 @@
 
 import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { requireFirst } from "../../../src/core/collections.ts";
+import { createTooManyPointsError, createTooManySamplesError } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { CounterSamples, Observations } from "../../../src/metrics/samples.ts";
@@ -11,7 +12,6 @@ import type { HistogramSample, Labels } from "../client/response-scanner.ts";
 import type { CounterQuery } from "../counters/bucket-survey.ts";
 import { chunkSeries, narrowToSeries } from "../counters/series-narrowing.ts";
 import {
-  createTooManyPointsError,
   formatSeriesKey,
   roundUpToSeconds,
   runConcurrent,
@@ -110,7 +110,7 @@ async function foldSamples(
     ),
   );
   const size = sizes.reduce((sum, one) => sum + one, 0);
-  if (size > limit) throw createTooManyPointsError(limit, size);
+  if (size > limit) throw createTooManySamplesError(limit, size);
   const folds = new Map<string, GrowthFold>();
   for (const [from, to] of splitRange(start, end, Math.ceil(size / histogramsPerSlice))) {
     const read = await Promise.all(forms.map((form) => form.read(labels, from, to)));

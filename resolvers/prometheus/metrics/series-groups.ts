@@ -3,12 +3,13 @@
 
 import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { requireFirst } from "../../../src/core/collections.ts";
+import { createTooManyPointsError } from "../../../src/core/errors.ts";
 import type { Series } from "../../../src/core/rows.ts";
 import type { SeriesQuery } from "../../../src/store/metrics.ts";
 import { type Matcher, matchGlob, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import type { CounterQuery, UnkeptBuckets } from "../counters/bucket-survey.ts";
-import { createTooManyPointsError, readLabel, type SeriesReader } from "../counters/series-reader.ts";
+import { readLabel, type SeriesReader } from "../counters/series-reader.ts";
 import { type Family, selectAllParts, selectPart } from "./family-listing.ts";
 
 /** How many points and samples may be read for one answer, if its own limit is not higher. */

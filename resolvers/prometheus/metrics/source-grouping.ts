@@ -1,6 +1,6 @@
 // Answers a question about growth by groups that the source adds up, where many series make few groups. What the source
 // cannot add up exactly is read by series, in parts of the buckets or for some of the groups.
-import { Refused } from "../../../src/core/errors.ts";
+import { createTooManyPointsError, Refused } from "../../../src/core/errors.ts";
 import type { Series } from "../../../src/core/rows.ts";
 import { day, type Millis } from "../../../src/core/time.ts";
 import { findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts";
@@ -11,7 +11,7 @@ import {
   type UngroupedPart,
 } from "../counters/grouped-growth.ts";
 import { matchSeries } from "../counters/series-narrowing.ts";
-import { createTooManyPointsError, type GridSeries, runConcurrent } from "../counters/series-reader.ts";
+import { type GridSeries, runConcurrent } from "../counters/series-reader.ts";
 import { isSparse } from "../counters/sparse-grid.ts";
 import { formatGroupKey, narrowToSpan, type SeriesPlan, toSortedSeries } from "./series-groups.ts";
 

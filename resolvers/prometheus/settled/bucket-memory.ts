@@ -3,8 +3,8 @@
 import { LRUCache } from "lru-cache";
 import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { readNumber } from "../../../src/core/collections.ts";
+import { createTooManyPointsError } from "../../../src/core/errors.ts";
 import type { Buckets, Series } from "../../../src/core/rows.ts";
-import { createTooManyPointsError } from "../counters/series-reader.ts";
 
 /** What is kept for some buckets: NaN where a bucket has no value, or is not known. */
 interface KeptBuckets {

@@ -1,12 +1,12 @@
 // Answers a question from the values of buckets that are kept, and asks the source only for the other buckets. The operator
 // says from which age on samples no longer change: the source itself cannot prove it.
 import { requireAt } from "../../../src/core/collections.ts";
-import { Refused } from "../../../src/core/errors.ts";
+import { createTooManyPointsError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets, Series } from "../../../src/core/rows.ts";
 import { fromMillis, type Millis, printInstant } from "../../../src/core/time.ts";
 import { type ChosenRange, findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts";
 import type { UnkeptBuckets } from "../counters/bucket-survey.ts";
-import { createTooManyPointsError, runConcurrent } from "../counters/series-reader.ts";
+import { runConcurrent } from "../counters/series-reader.ts";
 import type { BucketMemory } from "./bucket-memory.ts";
 
 /** What is kept between the requests to a backend. */

@@ -3,7 +3,7 @@
 import type { Site } from "../../access/sites.ts";
 import { mapConcurrent } from "../../core/async/concurrency.ts";
 import { reportRead } from "../../core/async/read-progress.ts";
-import { createMissingPartError, Refused, Unprocessable } from "../../core/errors.ts";
+import { createMissingPartError, createTooManyPointsError, Unprocessable } from "../../core/errors.ts";
 import type { Buckets, MetricType, Series } from "../../core/rows.ts";
 import { listAllowedFields, planMeasure, type SelectorPlan } from "../../metrics/measures.ts";
 import { printTimeRange } from "../runtime/explain.ts";
@@ -69,9 +69,7 @@ export function rejectForcedTags(
 
 /** What can be told before anything is read: an answer of one series would be too large. */
 export function checkPoints(points: number, { limits }: Context): void {
-  if (points <= limits.points) return;
-  const message = `The answer would have more than ${limits.points} points; choose a coarser resolution or a shorter range`;
-  throw new Refused("result_too_large", message, { limit: limits.points, wanted: points });
+  if (points > limits.points) throw createTooManyPointsError(limits.points, points);
 }
 
 /** A selector with its answer; unknown metrics have none. */
@@ -105,10 +103,7 @@ export async function readSelectors<S extends Selector>(
       const bounded = { ...query, pointLimit: limits.points, reportRead: report };
       const series = await store.series(bounded, signal);
       left -= series.length * buckets.count;
-      if (left < 0) {
-        const message = `The answer has more than ${limits.points} points; ask for fewer series, a coarser resolution or a shorter range`;
-        throw new Refused("result_too_large", message, { limit: limits.points });
-      }
+      if (left < 0) throw createTooManyPointsError(limits.points, limits.points - left);
       return { selector, plan, series };
     },
     signal,

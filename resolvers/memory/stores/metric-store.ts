@@ -7,7 +7,6 @@ import {
   createTooManyPointsError,
   createTooManySamplesError,
   createUnsupportedError,
-  Refused,
 } from "../../../src/core/errors.ts";
 import type { Buckets, Measure, MetricType, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
@@ -193,9 +192,8 @@ async function readSeries(
   signal.throwIfAborted();
   const family = families.get(query.metric);
   if (family === undefined) return [];
-  const all = listSeries(families, query.match, query.metric);
-  const begun = findBegin(all);
-  const groups = groupSeries(all, query, typesOfKinds[family.kind]);
+  const begun = findBegin(listSeries(families, query.match, query.metric));
+  const groups = groupSeries(selectSampled(families, query), query);
   const points = groups.length * query.buckets.count;
   if (points > query.pointLimit) throw createTooManyPointsError(query.pointLimit, points);
   const found: Series[] = [];
@@ -230,12 +228,11 @@ function readExportedQuantile(
   );
   const [only] = found;
   if (only === undefined || found.length > 1 || groupByObserver(series).length > 1) {
-    const feature = `quantile ${quantile} of a summary`;
-    const reason = only === undefined ? "it does not export it" : "those of several series cannot be merged";
-    throw new Refused("not_supported_by_backend", `The source cannot answer ${feature}: ${reason}`, {
-      backend,
-      feature,
-    });
+    const feature =
+      only === undefined
+        ? `the quantile ${quantile} of a summary that does not export it`
+        : "a quantile of several summaries";
+    throw createUnsupportedError(backend, feature);
   }
   return combineExportedQuantile(cut(only), buckets);
 }
@@ -246,21 +243,41 @@ function isQuantile(measure: Measure): measure is QuantileMeasure {
   return measure.of === "observations" && measure.combine !== "count" && measure.combine !== "mean";
 }
 
-/** The series that the selector means and that have a sample within the buckets, by their values of its tags. */
+/** A series with its tags. */
+interface SelectedSeries {
+  readonly tags: ReadonlyMap<string, string>;
+  readonly stored: StoredSeries;
+}
+
+/** The series that the selector means. */
+function selectSeries(families: Families, { match, metric, tags }: MetricQuery): readonly SelectedSeries[] {
+  const type = findType(families, match, metric);
+  return listSeries(families, match, metric)
+    .map((stored) => ({ tags: selectTags(stored.labels, match, type), stored }))
+    .filter((one) => matchesTags(tags, one.tags));
+}
+
+/** Those of them that have a sample within the buckets. */
+function selectSampled(
+  families: Families,
+  query: MetricQuery & Pick<SeriesQuery, "buckets">,
+): readonly SelectedSeries[] {
+  const { start, step, count } = query.buckets;
+  return selectSeries(families, query).filter(
+    ({ stored: { times } }) =>
+      (times[findFirstAtOrAfter(times, start)] ?? Number.POSITIVE_INFINITY) < start + step * count,
+  );
+}
+
+/** By their values of the tags that the selector names. */
 function groupSeries(
-  all: readonly StoredSeries[],
-  { match, tags, buckets }: SeriesQuery,
-  type: MetricType,
+  selected: readonly SelectedSeries[],
+  { tags }: Pick<SeriesQuery, "tags">,
 ): readonly SeriesGroup[] {
   const keys = Object.keys(tags).sort();
-  const end = buckets.start + buckets.step * buckets.count;
   const groups = new Map<string, SeriesGroup>();
-  for (const stored of all) {
-    const visible = selectTags(stored.labels, match, type);
-    if (!matchesTags(tags, visible)) continue;
-    const next = stored.times[findFirstAtOrAfter(stored.times, buckets.start)];
-    if (next === undefined || next >= end) continue;
-    const values = keys.map((key) => [key, visible.get(key) ?? ""] as const);
+  for (const { tags: own, stored } of selected) {
+    const values = keys.map((key) => [key, own.get(key) ?? ""] as const);
     const key = JSON.stringify(values);
     const group = groups.get(key);
     if (group === undefined) groups.set(key, { tags: values, series: [stored] });
@@ -339,13 +356,8 @@ function toObservations(
     .map((stored) => ({ bound: parseBound(stored.labels.get("le") ?? ""), samples: cut(stored) }));
   const all = buckets.find(({ bound }) => bound === Number.POSITIVE_INFINITY)?.samples;
   const count = one("count") ?? all;
-  if (count === undefined && buckets.length > 0) {
-    const feature = "a histogram without a count or a bucket +Inf";
-    throw new Refused("not_supported_by_backend", `The source cannot answer ${feature}`, {
-      backend,
-      feature,
-    });
-  }
+  if (count === undefined && buckets.length > 0)
+    throw createUnsupportedError(backend, "a histogram without a count or a bucket +Inf");
   if (count !== undefined && all === undefined && buckets.length > 0)
     buckets.push({ bound: Number.POSITIVE_INFINITY, samples: count });
   return { count: count ?? noSamples, sum: one("sum") ?? noSamples, buckets };
@@ -413,11 +425,7 @@ function readMembers(
   cut: (stored: StoredSeries) => CounterSamples,
 ): readonly SampledMember[] {
   signal.throwIfAborted();
-  const { start, step, count } = query.buckets;
-  const isInside = ({ stored: { times } }: SelectedSeries): boolean =>
-    (times[findFirstAtOrAfter(times, start)] ?? Number.POSITIVE_INFINITY) < start + step * count;
-  const selected = selectSeries(families, query).filter(isInside);
-  const groups = Map.groupBy(selected, ({ tags }) => JSON.stringify([...tags]));
+  const groups = Map.groupBy(selectSampled(families, query), ({ tags }) => JSON.stringify([...tags]));
   return [...groups.values()].map((parts): SampledMember => {
     const { tags, stored } = requireFirst(parts);
     const common = { tags: Object.fromEntries(tags) };
@@ -425,18 +433,6 @@ function readMembers(
     const own = parts.map((part) => part.stored);
     return { ...common, observations: toObservations(backend, own, cut) };
   });
-}
-
-interface SelectedSeries {
-  readonly tags: ReadonlyMap<string, string>;
-  readonly stored: StoredSeries;
-}
-
-function selectSeries(families: Families, { match, metric, tags }: MetricQuery): readonly SelectedSeries[] {
-  const type = findType(families, match, metric);
-  return listSeries(families, match, metric)
-    .map((stored) => ({ tags: selectTags(stored.labels, match, type), stored }))
-    .filter((one) => matchesTags(tags, one.tags));
 }
 
 function countSamples(member: SampledMember): number {

@@ -15,6 +15,7 @@ import { combineMembers } from "./member-groups.ts";
 import {
   countsGrowth,
   createEqualSeriesError,
+  createSeveralSummariesError,
   dropReplica,
   formatTagsKey,
   joinBackends,
@@ -291,14 +292,19 @@ async function readDistinct(
   return correctBaselines(all, query, signal);
 }
 
-function refuseEqualSeries(all: readonly PlaceMembers[], { metric }: SeriesQuery): void {
+function refuseEqualSeries(all: readonly PlaceMembers[], { metric, measure }: SeriesQuery): void {
   const owners = new Map<string, MetricPlace>();
   for (const place of all) {
-    for (const { tags } of place.found) {
+    for (const member of place.found) {
+      const { tags } = member;
       const key = formatTagsKey(dropReplica(place, tags));
       const owner = owners.get(key);
-      if (owner !== undefined && owner.backend !== place.backend)
-        throw createEqualSeriesError([owner, place], metric, tags);
+      if (owner !== undefined && owner.backend !== place.backend) {
+        // Of what is observed only quantiles that summaries export are values.
+        const isSummary = measure.of === "observations" && "values" in member;
+        const createError = isSummary ? createSeveralSummariesError : createEqualSeriesError;
+        throw createError([owner, place], metric, tags);
+      }
       owners.set(key, place);
     }
   }

@@ -3,6 +3,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemoryMetrics, type MemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
+import { requireFirst } from "#src/core/collections.ts";
 import { BackendError, Refused } from "#src/core/errors.ts";
 import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
 import type { MetricStore, SeriesQuery } from "#src/store/metrics.ts";
@@ -263,6 +264,24 @@ describe("equal series in two stores", () => {
     const { split } = splitMetrics([toType(series)], 2, () => [0, 1]);
     await expect(split.series(buildQuery(type, measure), signal)).rejects.toMatchObject(refusal);
     await expect(split.series(buildQuery(type, measure), signal)).rejects.toThrow(/host="a".* b0, b1/);
+  });
+
+  test("are refused for a quantile of summaries with what helps, which `replica` does not", async () => {
+    const places = ["a", "b"].map((host, at) => {
+      const store = createMemoryMetrics("m");
+      store.append("x", "summary", "value", { host, quantile: "0.9" })(start, 7);
+      store.append("x", "summary", "count", { host })(start, 1);
+      return { backend: `b${at}`, store, match: {} };
+    });
+    const query = buildQuery("x", { of: "observations", combine: "quantile", quantile: 0.9 });
+    const store = createFederatedMetrics(places);
+    const refused = store.series({ ...query, tags: {} }, signal);
+    await expect(refused).rejects.toMatchObject(refusal);
+    await expect(refused).rejects.toThrow(/x{} is in b0, b1. Ask for count or mean, or for a summary/);
+    const { tags, values } = requireFirst(await store.series({ ...query, tags: { host: "a" } }, signal));
+    expect({ tags, value: values[0] }).toEqual({ tags: { host: "a" }, value: 7 });
+    const counted = { ...query, measure: { of: "observations", combine: "count" } as const, tags: {} };
+    expect(await store.series(counted, signal)).toHaveLength(1);
   });
 
   test("are refused where one was in the other store before the look-back", async () => {

@@ -65,8 +65,8 @@ async function readKeys({ site }: MetricsRow, args: KeyArguments, session: Sessi
   if (site.metrics === undefined) return [];
   const named = args.name ?? undefined;
   const names = named === undefined ? await readNames(site.id, session) : [named];
-  await requireFewMetrics(site, names.length - offset, limit, session);
   const wanted = (args.tags ?? []).map(({ key }) => key);
+  if (wanted.length === 0) await requireFewMetrics(site, names.length - offset, limit, session);
   // A page is of the metrics that have the tags. Which these are, only each of them can tell.
   const [candidates, skipped] =
     wanted.length === 0 ? [names.slice(offset, offset + limit), 0] : [names, offset];
@@ -76,6 +76,7 @@ async function readKeys({ site }: MetricsRow, args: KeyArguments, session: Sessi
       const own = keys.filter(({ tags }) => wanted.every((key) => tags.some((tag) => tag.key === key)));
       if (own.length > 0) chosen.push(own);
     }
+    await requireFewMetrics(site, chosen.length - skipped, limit, session);
   }
   return chosen.slice(skipped, skipped + limit).flat();
 }
@@ -84,7 +85,7 @@ async function readKeys({ site }: MetricsRow, args: KeyArguments, session: Sessi
 async function requireFewMetrics({ id }: Site, found: number, limit: number, session: Session) {
   if (limit <= maxKeys || found <= maxKeys) return;
   await session.runLink("Metrics.keys", () => {
-    const message = `The site has more than ${maxKeys} metrics; ask for pages of them with limit and offset`;
+    const message = `There are more than ${maxKeys} such metrics; ask for pages of them with limit and offset`;
     const refuse = () =>
       Promise.reject(new Refused("result_too_large", message, { limit: maxKeys, wanted: found }));
     return { name: "metrics", scopes: ["metrics"], sites: () => [id], run: refuse };

@@ -36,7 +36,7 @@ const spread = (backend: Backend): Backend => {
         ...metrics,
         names: async () => metricNames,
         type: async () => "gauge",
-        tagKeys: async () => [],
+        tagKeys: async (_, metric) => (metric.startsWith("tagged") ? [["host"]] : []),
       },
     },
   };
@@ -113,5 +113,16 @@ describe("keys of metrics", () => {
       details: { limit: 1_000, wanted: 1_001 },
     });
     expect((await ask("metrics { keys(limit: 30, offset: 990) { name } }")).errors).toEqual([]);
+  });
+
+  test("of a tag are refused if too many metrics have it, however many others there are", async () => {
+    const fields = 'metrics { keys(tags: [{ key: "host", value: "" }]) { name } }';
+    metricNames = [...Array.from({ length: 1_001 }, (_, n) => `m${n}`), "tagged1", "tagged2"];
+    const { app, errors } = await ask(fields);
+    expect(errors).toEqual([]);
+    expect(app.metrics).toEqual({ keys: [{ name: "tagged1" }, { name: "tagged2" }] });
+    metricNames = Array.from({ length: 1_001 }, (_, n) => `tagged${n}`);
+    expect((await ask(fields)).errors[0]?.extensions).toMatchObject({ slug: "result_too_large" });
+    expect((await ask(fields.replace("])", "], offset: 1)"))).errors).toEqual([]);
   });
 });

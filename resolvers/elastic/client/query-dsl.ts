@@ -82,6 +82,51 @@ export function measureQuery(query: Query): { clauses: number; depth: number } {
   return { clauses, depth: depth + 1 };
 }
 
+/** The clauses whose members are fields, if they have any. */
+const fieldClauses = new Set([
+  "match_all",
+  "match_none",
+  "term",
+  "terms",
+  "range",
+  "match",
+  "wildcard",
+  "regexp",
+]);
+
+/**
+ * The names of the fields that a query looks at. Of a part that is none of the clauses sent here, all keys and texts: a name may
+ * be among them.
+ */
+export function listQueriedNames(query: unknown): readonly string[] {
+  if (!isObject(query)) return listWords(query);
+  return Object.entries(query).flatMap(([clause, content]) => {
+    if (!isObject(content)) return [clause, ...listWords(content)];
+    if (fieldClauses.has(clause)) return Object.entries(content).flatMap(listComparedNames);
+    if (clause === "exists") return listWords(content.field ?? content);
+    if (clause === "nested") return [...listWords(content.path), ...listQueriedNames(content.query)];
+    if (clause !== "bool") return [clause, ...listWords(content)];
+    const { minimum_should_match: _, ...operands } = content;
+    return Object.values(operands).flat().flatMap(listQueriedNames);
+  });
+}
+
+/** A document lists in `_ignored` the names of its fields, which are the values there. */
+function listComparedNames([name, value]: readonly [string, unknown]): readonly string[] {
+  return name === "_ignored" ? [name, ...listWords(value)] : [name];
+}
+
+/** All keys and texts of a value. */
+function listWords(value: unknown): readonly string[] {
+  if (typeof value === "string") return [value];
+  if (Array.isArray(value)) return value.flatMap(listWords);
+  return isObject(value) ? Object.entries(value).flatMap(([key, part]) => [key, ...listWords(part)]) : [];
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null;
+}
+
 /** Skips closed and missing indices. */
 export const indexOptions = {
   ignore_unavailable: "true",

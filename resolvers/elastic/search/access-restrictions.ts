@@ -11,7 +11,7 @@ import {
 } from "../../../src/core/errors.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
-import { encodePattern, matchAll, type Query, searchOptions } from "../client/query-dsl.ts";
+import { encodePattern, listQueriedNames, matchAll, type Query, searchOptions } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { listFieldNames, parseTenantFilter } from "../query/tenant-filter.ts";
@@ -182,7 +182,7 @@ export async function hasMaskedField(
   signal: AbortSignal,
 ): Promise<boolean> {
   if (!(await canMaskFields(client, signal))) return false;
-  const used = collectWords(query);
+  const used = listQueriedNames(query);
   const forms = metadata.groups.flatMap(({ fields }) =>
     used.flatMap((name) => [name, ...(fields.get(name)?.multiFields ?? [])]),
   );
@@ -201,13 +201,6 @@ export async function refuseMaskedFilter(
 ): Promise<void> {
   if (await hasMaskedField(query, client, pattern, metadata, signal))
     throw createUnsupportedError(backend, "a filter on a masked field");
-}
-
-/** All keys and texts of a query, the names of its fields among them. */
-function collectWords(query: unknown): readonly string[] {
-  if (typeof query === "string") return [query];
-  if (typeof query !== "object" || query === null) return [];
-  return Object.entries(query).flatMap(([key, value]) => [key, ...collectWords(value)]);
 }
 
 async function canMaskFields(client: ElasticClient, signal: AbortSignal): Promise<boolean> {

@@ -243,6 +243,11 @@ describe("masked field", () => {
     expect(await lines("app-1", answers, { auth, query: `user=${digest}` })).toEqual(["app-1/d0"]);
     expect(await lines("app-1", answers, { auth, query: "user=x" })).toEqual([]);
   });
+  test("does not keep a query from being sent that has its name as a value", async () => {
+    const auth = { username: "masked", password: "p" };
+    await lines("app-1", { mapping, search, aggregate }, { auth, query: "other=user" });
+    expect(fake?.requests.map(({ body }) => body).join()).toContain('{"term":{"other":"user"}}');
+  });
   test("is refused where spans are looked up by it", async () => {
     const texts = ["trace_id", "span_id", "name", "kind"].map((name) => [name, { type: "keyword" }] as const);
     const spans = { ...timed, ...Object.fromEntries(texts), duration: { type: "long" } };

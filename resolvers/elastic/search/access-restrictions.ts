@@ -97,40 +97,38 @@ function suppressUnlessTimeout(error: unknown): readonly string[] {
   throw error;
 }
 
-function suppressRejection(error: unknown): readonly string[] {
-  if (isRejection(error)) return [];
+function suppressRejection(error: unknown): false {
+  if (isRejection(error)) return false;
   throw error;
 }
 
-/** For one state of the mappings: the fields that can be probed, and the masked ones found, by the list of names probed. */
-interface MaskSearches {
+/** For one state of the mappings: the fields that can be probed, and by field whether it was found masked. */
+interface MaskProbes {
   readonly columns: readonly string[];
-  readonly masked: Map<string, Promise<readonly string[]>>;
+  readonly results: Map<string, Promise<boolean>>;
 }
-const maskSearches = new WeakMap<IndexMetadata, MaskSearches>();
+const maskProbes = new WeakMap<IndexMetadata, MaskProbes>();
 
-/** The masked fields among these names, probed once for each state of the mappings. @throws {BackendError} */
-async function listMaskedFields(
+/** Whether each of these fields that can be probed is masked, asked once for each state of the mappings. */
+function probeFields(
   client: ElasticClient,
   pattern: string,
   metadata: IndexMetadata,
   named: ReadonlySet<string>,
-  signal: AbortSignal,
-): Promise<readonly string[]> {
-  if (!(await canMaskFields(client, signal))) return [];
-  const known = maskSearches.get(metadata) ?? { columns: listVerbatimColumns(metadata), masked: new Map() };
-  maskSearches.set(metadata, known);
-  const names = known.columns.filter((name) => named.has(name));
-  if (names.length === 0) return [];
-  const key = names.join();
-  let finding = known.masked.get(key);
-  if (finding === undefined) {
-    // Not the first caller's signal, since others wait for the same response. The client's own deadline bounds it.
-    finding = findMaskedByField(client, pattern, names, new AbortController().signal);
-    known.masked.set(key, finding);
-    finding.catch(() => known.masked.delete(key));
-  }
-  return awaitShared(finding, signal);
+): readonly Promise<boolean>[] {
+  const known = maskProbes.get(metadata) ?? { columns: listVerbatimColumns(metadata), results: new Map() };
+  maskProbes.set(metadata, known);
+  return known.columns
+    .filter((name) => named.has(name))
+    .map((name) => {
+      const probed = known.results.get(name);
+      if (probed !== undefined) return probed;
+      // Not the first caller's signal, since others wait for the same response. The client's own deadline bounds it.
+      const probe = isMaskedField(client, pattern, name, new AbortController().signal);
+      known.results.set(name, probe);
+      probe.catch(() => known.results.delete(name));
+      return probe;
+    });
 }
 
 /**
@@ -145,12 +143,11 @@ export async function refuseMaskedTenantFilter(
   signal: AbortSignal,
 ): Promise<void> {
   if (tenantFilter === undefined) return;
-  const names = listFieldNames(
-    compileOrRefuse(backend, () => parseTenantFilter(tenantFilter)),
-    metadata.groups,
-  );
-  const masked = await listMaskedFields(client, index, metadata, new Set(names), signal);
-  if (masked.length > 0) throw createUnsupportedError(backend, "a where on a masked field");
+  const filter = compileOrRefuse(backend, () => parseTenantFilter(tenantFilter));
+  if (!(await canMaskFields(client, signal))) return;
+  const probes = probeFields(client, index, metadata, new Set(listFieldNames(filter, metadata.groups)));
+  if ((await awaitShared(Promise.all(probes), signal)).includes(true))
+    throw createUnsupportedError(backend, "a where on a masked field");
 }
 
 /**
@@ -186,8 +183,9 @@ export async function hasMaskedField(
   const forms = metadata.groups.flatMap(({ fields }) =>
     used.flatMap((name) => [name, ...(fields.get(name)?.multiFields ?? [])]),
   );
-  const masked = listMaskedFields(client, pattern, metadata, new Set(forms), signal);
-  return (await masked.catch(suppressRejection)).length > 0;
+  const probes = probeFields(client, pattern, metadata, new Set(forms));
+  const results = probes.map((probe) => probe.catch(suppressRejection));
+  return (await awaitShared(Promise.all(results), signal)).includes(true);
 }
 
 /** For reads that cannot do without the query. @throws {Refused} where it filters by a masked field */
@@ -235,17 +233,15 @@ function listVerbatimColumns({ groups }: IndexMetadata): readonly string[] {
   return [...types].flatMap(([name, type]) => (type === undefined ? [] : [name]));
 }
 
-/** Probes each field in the first documents that have it, which may be few. `exists` finds them, masked or not. */
-async function findMaskedByField(
+/** Probes a field in the first documents that have it, which may be few. `exists` finds them, masked or not. */
+async function isMaskedField(
   client: ElasticClient,
   pattern: string,
-  names: readonly string[],
+  field: string,
   signal: AbortSignal,
-): Promise<readonly string[]> {
-  const found = names.map((field) =>
-    findMaskedInSample(client, pattern, { exists: { field } }, [field], signal),
-  );
-  return (await Promise.all(found)).flat();
+): Promise<boolean> {
+  const masked = await findMaskedInSample(client, pattern, { exists: { field } }, [field], signal);
+  return masked.length > 0;
 }
 
 /** What one probe needs. */

@@ -88,11 +88,19 @@ async function lines(
   answers: Answers,
   {
     where,
-    query: text = "",
+    query = "",
     ...settings
   }: { readonly where?: string; readonly query?: string; readonly auth?: object } = {},
 ): Promise<string[]> {
-  const { logs } = (await open(answers, settings)).stores;
+  return readLines(await open(answers, settings), index, query, where);
+}
+
+async function readLines(
+  { stores: { logs } }: Backend,
+  index: string,
+  text: string,
+  where?: string,
+): Promise<string[]> {
   const ids: string[] = [];
   const query = {
     sources: [{ id: "app", index, layout: "ecs", tenantFilter: where }] as const,
@@ -104,6 +112,7 @@ async function lines(
     ids.push(...batch.map(({ id }) => id));
   return ids;
 }
+
 const inspect = async (answers: Answers, settings?: object) => {
   const { inspections } = await open(answers, settings);
   return inspections.logs?.(
@@ -247,6 +256,27 @@ describe("masked field", () => {
     const auth = { username: "masked", password: "p" };
     await lines("app-1", { mapping, search, aggregate }, { auth, query: "other=user" });
     expect(fake?.requests.map(({ body }) => body).join()).toContain('{"term":{"other":"user"}}');
+  });
+  test("is asked for once, whatever other fields stand beside it", async () => {
+    const auth = { username: "masked", password: "p" };
+    const backend = await open({ mapping, search, aggregate }, { auth });
+    const queries = ["user=x", "user=x AND other=y", "other=y AND user=z", "other=y"];
+    for (const query of queries) await readLines(backend, "app-1", query);
+    const countProbes = (field: string) => {
+      const probe = `"query":{"exists":{"field":"${field}"}},"aggs"`;
+      return fake?.requests.filter(({ body }) => body.includes(probe)).length;
+    };
+    // A value of each, and how many documents a search finds by it.
+    expect([countProbes("user"), countProbes("other")]).toEqual([2, 2]);
+  });
+  test("is seen where the probe of another field is rejected", async () => {
+    const auth = { username: "masked", password: "p" };
+    const failing = (body: string) => (body.includes('"field":"other"') ? { status: 400 } : aggregate(body));
+    const masked = { ...hit, _source: { ...hit._source, user: digest, other: "o" } };
+    const searched = (body: string) => (body.includes(digest) ? [] : [masked]);
+    const answers = { mapping, search: searched, aggregate: failing };
+    const query = `user=${digest} AND other=o`;
+    expect(await lines("app-1", answers, { auth, query })).toEqual(["app-1/d0"]);
   });
   test("is refused where spans are looked up by it", async () => {
     const texts = ["trace_id", "span_id", "name", "kind"].map((name) => [name, { type: "keyword" }] as const);

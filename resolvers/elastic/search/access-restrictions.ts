@@ -3,6 +3,7 @@
 // either value. So a value that an aggregation returns and a search does not find is a digest.
 import { z } from "zod";
 import { awaitShared } from "../../../src/core/async/concurrency.ts";
+import { requireKey } from "../../../src/core/collections.ts";
 import {
   BackendError,
   createUnsupportedError,
@@ -16,15 +17,12 @@ import type { LayoutGroup } from "../layout/layout-groups.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { listFieldNames, parseTenantFilter } from "../query/tenant-filter.ts";
 import { hasOnlyUntimedDocuments, listTimeFields } from "./missing-time.ts";
-import { compileOrRefuse, formatNames } from "./search.ts";
+import { compileOrRefuse, formatNames, requireComplete } from "./search.ts";
 
 /** Fields probed in one request; each takes an aggregation. */
 const maxFieldsPerRequest = 200;
 /** Documents of each shard that a probe looks at. */
 const sampledPerShard = 200;
-
-const topValueForm = z.object({ values: z.object({ buckets: z.array(z.object({ key: z.unknown() })) }) });
-const countForm = z.object({ doc_count: z.number() });
 
 /**
  * What security keeps from this user, as sentences for `readout check`. `consequence` says what masked fields lead to.
@@ -63,8 +61,7 @@ async function reportMaskedFields(
       names.slice(at, at + maxFieldsPerRequest),
       signal,
     );
-    // Other failures of a search are reported elsewhere.
-    masked.push(...(await found.catch(suppressUnlessTimeout)));
+    masked.push(...(await found.catch(suppressReported)));
   }
   if (masked.length === 0) return [];
   return [`${formatNames(masked)}: masked for this user; ${consequence}`];
@@ -95,6 +92,13 @@ async function reportHiddenData(client: ElasticClient, signal: AbortSignal): Pro
 function suppressUnlessTimeout(error: unknown): readonly string[] {
   if (error instanceof BackendError && error.failure !== "timeout") return [];
   throw error;
+}
+
+/** Failures that other searches have too are reported for those. */
+function suppressReported(error: unknown): readonly string[] {
+  if (error instanceof BackendError && (error.failure === "malformed" || error.failure === "partial"))
+    throw error;
+  return suppressUnlessTimeout(error);
 }
 
 function suppressRejection(error: unknown): false {
@@ -251,6 +255,18 @@ interface Probe {
   readonly signal: AbortSignal;
 }
 
+const topValueForm = z.object({
+  values: z.object({ buckets: z.array(z.object({ key: z.union([z.string(), z.number()]) })) }),
+});
+const countForm = z.object({ doc_count: z.number() });
+const totalForm = z.object({ hits: z.object({ total: z.object({ value: z.number() }) }) });
+/** Where no shard is searched, an answer has no aggregations. */
+const unsearchedForm = z.object({ _shards: z.object({ total: z.literal(0) }) });
+const completenessForm = z.object({
+  timed_out: z.boolean(),
+  _shards: z.object({ total: z.number(), failed: z.number() }),
+});
+
 /** The fields that are masked in the first documents that a query finds. */
 async function findMaskedInSample(
   client: ElasticClient,
@@ -283,32 +299,48 @@ async function findMaskedInSample(
   );
   const masked: string[] = [];
   for (const [at, { field, term }] of terms.entries()) {
-    if (counts[at]?.doc_count !== 0) continue;
+    if ((counts[at]?.doc_count ?? 0) > 0) continue;
     // Another copy of the shard may have shown other documents.
-    const { hits } = Object(await searchSample(probe, { track_total_hits: 1, query: term }));
-    if (Object(Object(hits).total).value === 0) masked.push(field);
+    const { hits } = await searchSample(probe, { track_total_hits: 1, query: term }, totalForm);
+    if (hits.total.value === 0) masked.push(field);
   }
   return masked;
 }
 
-async function searchSample({ client, pattern, signal }: Probe, body: object): Promise<unknown> {
-  const path = `/${encodePattern(pattern)}/_search`;
-  const text = JSON.stringify({ size: 0, terminate_after: sampledPerShard, ...body });
-  return client.sendJson({ method: "POST", path, query: searchOptions, body: text }, signal);
-}
-
-/** The results of several aggregations over the sample, in order; undefined where one does not have the form. */
+/** The results of several aggregations over the sample, in order; none where no shard is searched. */
 async function runAggregations<T>(
   probe: Probe,
   query: Query,
   aggs: readonly object[],
   form: z.ZodType<T>,
-): Promise<readonly (T | undefined)[]> {
-  const numbered = Object.fromEntries(aggs.map((agg, at) => [`f${at}`, agg]));
-  const { aggregations } = Object(
-    await searchSample(probe, { track_total_hits: false, query, aggs: numbered }),
-  );
-  return aggs.map((_, at) => form.safeParse(Object(aggregations)[`f${at}`]).data);
+): Promise<readonly T[]> {
+  const named = new Map(aggs.map((agg, at) => [`f${at}`, agg]));
+  const names = [...named.keys()];
+  const body = { track_total_hits: false, query, aggs: Object.fromEntries(named) };
+  const results = z.object({ aggregations: z.record(z.enum(names), form) });
+  const answer = await searchSample(probe, body, z.union([unsearchedForm, results]));
+  if (!("aggregations" in answer)) return [];
+  const found = new Map(Object.entries(answer.aggregations));
+  return names.map((name) => requireKey(found, name));
+}
+
+/** @throws {BackendError} also where the answer is of another form or not complete: it would pass for one without a mask */
+async function searchSample<T>(
+  { client, pattern, signal }: Probe,
+  body: object,
+  form: z.ZodType<T>,
+): Promise<T> {
+  const path = `/${encodePattern(pattern)}/_search`;
+  const text = JSON.stringify({ size: 0, terminate_after: sampledPerShard, ...body });
+  const answer = await client.sendJson({ method: "POST", path, query: searchOptions, body: text }, signal);
+  const { data, error } = completenessForm.and(form).safeParse(answer);
+  if (data === undefined) {
+    const reason = "an answer that is not a _search response";
+    throw new BackendError(client.backend, "malformed", reason, { cause: error });
+  }
+  const { timed_out: timedOut, _shards: shards } = data;
+  requireComplete(client.backend, { timedOut, terminatedEarly: false, shards }, false);
+  return data;
 }
 
 /** Reports missing scroll permissions. OpenSearch has separate ones, probed with a scroll that does not exist. */

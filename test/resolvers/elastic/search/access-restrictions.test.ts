@@ -42,7 +42,7 @@ const wholeAlias = resolved({ aliases: [{ name: "apps", indices: ["app-1", "app-
 const answerSearch = (hits: readonly object[], aggregations?: object) =>
   aggregations !== undefined && "status" in aggregations
     ? aggregations
-    : { ...found(hits), ...(aggregations && { aggregations }) };
+    : { ...found(hits), ...(aggregations && Object.keys(aggregations).length > 0 && { aggregations }) };
 
 interface Answers {
   readonly mapping: object;
@@ -209,7 +209,7 @@ describe("masked field", () => {
       Object.entries(aggs ?? {}).map(([name, { aggs, filter }]) => {
         const field = aggs?.values.terms.field ?? Object.keys(filter.term ?? {})[0] ?? "";
         const key = values[field];
-        const buckets = [{ key, doc_count: 1 }];
+        const buckets = key === undefined ? [] : [{ key, doc_count: 1 }];
         return [name, aggs === undefined ? { doc_count: 0 } : { doc_count: 1, values: { buckets } }];
       }),
     );
@@ -312,6 +312,40 @@ describe("masked field", () => {
     // A server that does not take the probe shows no masked field. One that fails over it may have one.
     expect(await find(400)).toBe(0);
     await expect(find(500)).rejects.toMatchObject({ failure: "rejected", status: 500 });
+  });
+  test.each<[string, (body: string) => object]>([
+    ["has no aggregations", () => ({})],
+    ["has values of another form", () => ({ f0: { doc_count: 1, values: { sum: 1 } } })],
+    [
+      "has no value beside a count",
+      () => ({ f0: { doc_count: 1, values: { buckets: [{ doc_count: 1 }] } } }),
+    ],
+    ["has no count", (body) => (body.includes('"values"') ? aggregate(body) : { f0: {} })],
+  ])("is not ruled out by an answer that %s", async (_, answer) => {
+    const auth = { username: "masked", password: "p" };
+    const answers = { mapping, search, aggregate: answer };
+    const malformed = { failure: "malformed" };
+    await expect(lines("app-1", answers, { auth, where: "user!=x" })).rejects.toMatchObject(malformed);
+    await expect(lines("app-1", answers, { auth, query: "user=x" })).rejects.toMatchObject(malformed);
+    await expect(inspect(answers, { auth })).rejects.toMatchObject(malformed);
+  });
+  test("is not ruled out by an answer that is not complete", async () => {
+    const auth = { username: "masked", password: "p" };
+    const late = (body: string) => ({
+      ...found([]),
+      status: 200,
+      timed_out: true,
+      aggregations: aggregate(body),
+    });
+    const read = lines("app-1", { mapping, search, aggregate: late }, { auth, where: "user!=x" });
+    await expect(read).rejects.toMatchObject({ failure: "partial" });
+  });
+  test("is in no document where no shard is searched, whose answer has no aggregations", async () => {
+    const auth = { username: "masked", password: "p" };
+    const _shards = { total: 0, successful: 0, skipped: 0, failed: 0 };
+    const none = (body: string) => (body.includes('"values"') ? { ...found([]), status: 200, _shards } : {});
+    const answers = { mapping, search, aggregate: none };
+    expect(await lines("app-1", answers, { auth, where: "user!=x" })).toEqual(["app-1/d0"]);
   });
   test("is not probed without credentials", async () => {
     expect((await inspect({ mapping, search, aggregate }))?.limitations.join()).not.toContain("masked");

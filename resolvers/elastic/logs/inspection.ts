@@ -11,7 +11,7 @@ import { listKeptStreams } from "../mapping/index-patterns.ts";
 import { type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
 import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
 import { createNumberColumn } from "../query/time-field.ts";
-import { findRestrictions } from "../search/access-restrictions.ts";
+import { findRestrictions } from "../search/access-report.ts";
 import { addTenantFilterFault, type Findings, printFindings } from "../search/findings.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { hasOnlyUntimedDocuments, listTimeFields } from "../search/missing-time.ts";

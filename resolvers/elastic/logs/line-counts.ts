@@ -22,7 +22,7 @@ import { findField } from "../mapping/mapping.ts";
 import { combineCertainQueries, compileByGroup } from "../query/filter-compiler.ts";
 import { deriveGroupableField } from "../query/span-lower-bounds.ts";
 import type { TimeColumn } from "../query/time-field.ts";
-import { hasMaskedField } from "../search/access-restrictions.ts";
+import { hasMaskedField } from "../search/masked-filters.ts";
 import { createMalformedResponseError, sendSearch } from "../search/search.ts";
 import type { GroupReader } from "./group-reader.ts";
 import { searchPlanned } from "./group-search.ts";
@@ -133,7 +133,7 @@ async function planCounting(
   );
   if (certain === undefined) return undefined;
   const named = columns.flatMap(({ field }) => (field === undefined ? [] : [{ exists: { field } }]));
-  if (named.length > 0 && (await hasMaskedField(allOf(named), client, source.index, metadata, signal)))
+  if (named.length > 0 && (await hasMaskedField(client, source.index, metadata, allOf(named), signal)))
     return undefined;
   const provesFilter = query.filter.kind !== "all" || grouping !== undefined;
   const times = { field: layoutGroup.time, fixed_interval: `${step}ms` };

@@ -13,8 +13,8 @@ import { isRemote } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { parseTenantFilter } from "../query/tenant-filter.ts";
-import { requireReadableGroups } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
+import { requireReadableGroups } from "../search/masked-filters.ts";
 import { refuseRemote, refuseUnsearchable } from "../search/remote-clusters.ts";
 import { compileOrRefuse, createMappingChangedError } from "../search/search.ts";
 import { explainSource } from "./explain.ts";
@@ -157,7 +157,7 @@ async function readGroups(
   const metadata = await mappingCache.read(source.index, source.tenantFilter !== undefined, signal);
   const groups = await mappingCache.readLayoutGroups(source, metadata, signal);
   try {
-    await requireReadableGroups(backend, source, metadata, groups, client, signal);
+    await requireReadableGroups(client, source, metadata, groups, signal);
   } catch (error) {
     if (metadata.opaque && error instanceof Refused) await requireStillOpaque(store, source, signal);
     throw error;

@@ -32,8 +32,8 @@ import {
   dateNanosRange,
   type TimeColumn,
 } from "../query/time-field.ts";
-import { hasMaskedField } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
+import { hasMaskedField } from "../search/masked-filters.ts";
 import { buildTenantFilterQuery, refuseClosed, searchComplete } from "../search/search.ts";
 import { explainUnnarrowed } from "./explain.ts";
 
@@ -155,7 +155,7 @@ async function compileConditions(
   const filtered = await compileFilter(query.filter, ownMetadata, layout, product);
   const tenant = buildTenantFilterQuery(backend, tenantFilter, ownMetadata);
   const both = allOf([tenant, filtered]);
-  const isMasked = await hasMaskedField(filtered, client, source.index, metadata, signal);
+  const isMasked = await hasMaskedField(client, source.index, metadata, filtered, signal);
   const isTooLarge = measureQuery(both).clauses > queryLimits.allClauses;
   return !pushesFilter || isMasked || isTooLarge ? tenant : both;
 }

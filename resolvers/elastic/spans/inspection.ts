@@ -28,7 +28,7 @@ import { buildCertainlyMissingQuery } from "../query/span-lower-bounds.ts";
 import { buildTimeSort, describeTimeProblem, findLossyTime } from "../query/span-times.ts";
 import { buildFormQuery, buildIdQuery } from "../query/span-upper-bounds.ts";
 import { compileTenantFilter, parseTenantFilter } from "../query/tenant-filter.ts";
-import { findRestrictions } from "../search/access-restrictions.ts";
+import { findRestrictions } from "../search/access-report.ts";
 import { addTenantFilterFault, type Findings, printFindings } from "../search/findings.ts";
 import { buildLineQuery } from "../search/layout-detection.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";

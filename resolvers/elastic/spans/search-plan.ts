@@ -23,8 +23,8 @@ import { describeMisspelt, type PlacedForms, placeForms } from "../layout/form-p
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { buildFormQuery } from "../query/span-upper-bounds.ts";
 import { hasUnmappedField, parseTenantFilter } from "../query/tenant-filter.ts";
-import { refuseMaskedTenantFilter } from "../search/access-restrictions.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
+import { refuseMaskedTenantFilter } from "../search/masked-filters.ts";
 import { refuseRemote } from "../search/remote-clusters.ts";
 import {
   compileOrRefuse,
@@ -120,7 +120,7 @@ export async function readPlan(
   const cached = await mappingCache.read(source.index, hasTenantFilter, signal);
   // An opaque mapping is refused without a search, so nothing else would show that it has become readable.
   const metadata = cached.opaque ? await mappingCache.refresh(source.index, signal) : cached;
-  await refuseMaskedTenantFilter(backend, client, source, metadata, signal);
+  await refuseMaskedTenantFilter(client, source, metadata, signal);
   const plan = await buildPlan(context, source, metadata, signal);
   return hasOnlyUnknownLayouts(plan) && (await hasMatches(context, source, matchAll, signal))
     ? refreshPlan(context, source, signal, true)

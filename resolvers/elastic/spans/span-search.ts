@@ -22,7 +22,7 @@ import { queryLimits } from "../query/filter-compiler.ts";
 import { findLossyTime } from "../query/span-times.ts";
 import { buildFormQuery } from "../query/span-upper-bounds.ts";
 import { compileTenantFilter } from "../query/tenant-filter.ts";
-import { refuseMaskedFilter } from "../search/access-restrictions.ts";
+import { refuseMaskedFilter } from "../search/masked-filters.ts";
 import { acceptShardCount, compileOrRefuse, createMappingChangedError, isStale } from "../search/search.ts";
 import { findLastSortValues, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
 import {
@@ -151,7 +151,7 @@ async function attemptSearch<Form extends SpanForm | EventForm>(
   // Newer mappings may allow what these refuse. A scroll is not opened before, because nobody would read or close it.
   if ((isScroll || compiled instanceof Refused) && (await pendingBehind)) return { kind: "behind" };
   if (compiled instanceof Refused) throw compiled;
-  await refuseMaskedFilter(backend, compiled, client, index, plan.metadata, signal);
+  await refuseMaskedFilter(client, index, plan.metadata, compiled, signal);
   await refuseUnreadable(context, query.source, query.selectForms(plan.forms), query.condition, signal);
   const body = { size, track_total_hits: true, query: compiled, sort: context.view?.sort ?? ["_doc"] };
   const parameters = isScroll && context.view === undefined ? scrollOptions : {};
@@ -347,7 +347,7 @@ export async function aggregate<Form extends SpanForm | EventForm>(
   const { backend, client, mappingCache, view } = context;
   const { index } = source;
   const query = compileFormsQuery(context, source, forms, condition);
-  await refuseMaskedFilter(backend, query, client, index, plan.metadata, signal);
+  await refuseMaskedFilter(client, index, plan.metadata, query, signal);
   await refuseUnreadable(context, source, forms, condition, signal);
   const all = view?.reportIndex === undefined ? aggs : { ...aggs, ...buildIndicesAggregation() };
   const answer = await aggregateSource(context, source, { size: 0, query, ...body, aggs: all }, signal);

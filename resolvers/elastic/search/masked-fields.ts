@@ -1,0 +1,176 @@
+// Finds the fields that are masked for this user. OpenSearch can mask fields without an error: documents and columns then show
+// digests, and a search finds nothing by either value. So a value that an aggregation returns and a search does not find is a
+// digest.
+import { z } from "zod";
+import { requireKey } from "../../../src/core/collections.ts";
+import { BackendError } from "../../../src/core/errors.ts";
+import type { ElasticClient } from "../client/client.ts";
+import { encodePattern, type Query, searchOptions } from "../client/query-dsl.ts";
+import type { IndexMetadata } from "../mapping/mapping.ts";
+import { requireComplete } from "./search.ts";
+
+/** Documents of each shard that a probe looks at. */
+const sampledPerShard = 200;
+
+/** Types whose aggregated values can be searched as they are. */
+const verbatimTypes = new Set(["keyword", "long", "integer", "short", "byte"]);
+
+/** The fields that have the same one of these types wherever they are mapped, with a column of their own. */
+export function listVerbatimColumns({ groups }: IndexMetadata): readonly string[] {
+  const types = new Map<string, string | undefined>();
+  for (const { fields } of groups) {
+    for (const field of fields.values()) {
+      const {
+        name,
+        type,
+        indexed,
+        docValues,
+        hasCustomAnalysis: rewritten,
+        nested,
+        flattenedRoot: root,
+        aliasOf,
+        runtime,
+      } = field;
+      const isOwn = nested === undefined && root === undefined && aliasOf === undefined && !runtime;
+      const isColumn = verbatimTypes.has(type) && indexed && docValues && !rewritten && isOwn;
+      const isSameType = !types.has(name) || types.get(name) === type;
+      types.set(name, isColumn && isSameType ? type : undefined);
+    }
+  }
+  return [...types].flatMap(([name, type]) => (type === undefined ? [] : [name]));
+}
+
+/** For one state of the mappings: the fields that can be probed, and by field whether it was found masked. */
+interface MaskProbes {
+  readonly columns: readonly string[];
+  readonly results: Map<string, Promise<boolean>>;
+}
+const maskProbes = new WeakMap<IndexMetadata, MaskProbes>();
+
+/** Whether each of these fields that can be probed is masked, asked once for each state of the mappings. */
+export function probeFields(
+  client: ElasticClient,
+  pattern: string,
+  metadata: IndexMetadata,
+  named: ReadonlySet<string>,
+): readonly Promise<boolean>[] {
+  const known = maskProbes.get(metadata) ?? { columns: listVerbatimColumns(metadata), results: new Map() };
+  maskProbes.set(metadata, known);
+  return known.columns
+    .filter((name) => named.has(name))
+    .map((name) => {
+      const probed = known.results.get(name);
+      if (probed !== undefined) return probed;
+      // Not the first caller's signal, since others wait for the same response. The client's own deadline bounds it.
+      const probe = isMaskedField(client, pattern, name, new AbortController().signal);
+      known.results.set(name, probe);
+      probe.catch(() => known.results.delete(name));
+      return probe;
+    });
+}
+
+/** Probes a field in the first documents that have it, which may be few. `exists` finds them, masked or not. */
+async function isMaskedField(
+  client: ElasticClient,
+  pattern: string,
+  field: string,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const masked = await findMaskedInSample(client, pattern, { exists: { field } }, [field], signal);
+  return masked.length > 0;
+}
+
+/** What one probe needs. */
+interface Probe {
+  readonly client: ElasticClient;
+  readonly pattern: string;
+  readonly signal: AbortSignal;
+}
+
+const topValueForm = z.object({
+  values: z.object({ buckets: z.array(z.object({ key: z.union([z.string(), z.number()]) })) }),
+});
+const countForm = z.object({ doc_count: z.number() });
+const totalForm = z.object({ hits: z.object({ total: z.object({ value: z.number() }) }) });
+/** Where no shard is searched, an answer has no aggregations. */
+const unsearchedForm = z.object({ _shards: z.object({ total: z.literal(0) }) });
+const completenessForm = z.object({
+  timed_out: z.boolean(),
+  _shards: z.object({ total: z.number(), failed: z.number() }),
+});
+
+/** The fields that are masked in the first documents that a query finds. */
+export async function findMaskedInSample(
+  client: ElasticClient,
+  pattern: string,
+  query: Query,
+  names: readonly string[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const probe: Probe = { client, pattern, signal };
+  // By values, not by ordinals, which the columns of a masked field do not have.
+  const values = await runAggregations(
+    probe,
+    query,
+    names.map((field) => ({
+      filter: { match_all: {} },
+      aggs: { values: { terms: { field, size: 1, execution_hint: "map" } } },
+    })),
+    topValueForm,
+  );
+  const terms = names.flatMap((field, at): readonly { field: string; term: Query }[] => {
+    const key = values[at]?.values.buckets[0]?.key;
+    return typeof key === "string" ? [{ field, term: { term: { [field]: key } } }] : [];
+  });
+  if (terms.length === 0) return [];
+  const counts = await runAggregations(
+    probe,
+    query,
+    terms.map(({ term }) => ({ filter: term })),
+    countForm,
+  );
+  const masked: string[] = [];
+  for (const [at, { field, term }] of terms.entries()) {
+    if ((counts[at]?.doc_count ?? 0) > 0) continue;
+    // Another copy of the shard may have shown other documents.
+    const { hits } = await searchSample(probe, { track_total_hits: 1, query: term }, totalForm);
+    if (hits.total.value === 0) masked.push(field);
+  }
+  return masked;
+}
+
+/** The results of several aggregations over the sample, in order; none where no shard is searched. */
+async function runAggregations<T>(
+  probe: Probe,
+  query: Query,
+  aggs: readonly object[],
+  form: z.ZodType<T>,
+): Promise<readonly T[]> {
+  const named = new Map(aggs.map((agg, at) => [`f${at}`, agg]));
+  const names = [...named.keys()];
+  const body = { track_total_hits: false, query, aggs: Object.fromEntries(named) };
+  const results = z.object({ aggregations: z.record(z.enum(names), form) });
+  const answer = await searchSample(probe, body, z.union([unsearchedForm, results]));
+  if (!("aggregations" in answer)) return [];
+  const found = new Map(Object.entries(answer.aggregations));
+  return names.map((name) => requireKey(found, name));
+}
+
+/** @throws {BackendError} also where the answer is of another form or not complete: it would pass for one without a mask */
+async function searchSample<T>(
+  { client, pattern, signal }: Probe,
+  body: object,
+  form: z.ZodType<T>,
+): Promise<T> {
+  const path = `/${encodePattern(pattern)}/_search`;
+  const text = JSON.stringify({ size: 0, terminate_after: sampledPerShard, ...body });
+  const answer = await client.sendJson({ method: "POST", path, query: searchOptions, body: text }, signal);
+  const { data, error } = completenessForm.and(form).safeParse(answer);
+  if (data === undefined) {
+    const reason = "an answer that is not a _search response";
+    throw new BackendError(client.backend, "malformed", reason, { cause: error });
+  }
+  const { timed_out: timedOut, _shards: shards } = data;
+  requireComplete(client.backend, { timedOut, terminatedEarly: false, shards }, false);
+  return data;
+}

@@ -1,5 +1,6 @@
 // Flattens a document: every value under its dotted name, whether a dot is nesting or part of a key. Layouts and their
-// versions differ mostly in that, so the rest of the backend reads flat documents only. Integers beyond 2^53 are bigints.
+// versions differ mostly in that. This is the definition of what a name means. `field-table.ts` is its fast form for whole
+// documents, and calls it for names below an array. Integers beyond 2^53 are bigints.
 import type { AttributeValue } from "../../../src/core/rows.ts";
 
 type FlatDocument = ReadonlyMap<string, AttributeValue>;

@@ -4,7 +4,7 @@ import { explainIssue, httpUrl, parseSettings } from "../../src/config/validatio
 import { parseDuration } from "../../src/core/time.ts";
 import type { Backend, BackendKind, CustomLayouts, IO } from "../../src/store/backend.ts";
 import { openKeptFigures } from "../../src/tracing/rollup-store/kept-figures.ts";
-import { anyLogin, createConnectionSchema, openLogin, readTls } from "../http/connection.ts";
+import { chooseLogin, createConnectionSchema, logins, openLogin, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
 import { type ClientSettings, createElasticClient } from "./client/client.ts";
 import { readClock } from "./clock.ts";
@@ -21,11 +21,16 @@ import { findNewestSpan, inspectSpanSource } from "./spans/inspection.ts";
 import { createSpanStore } from "./spans/span-store.ts";
 import { describeView } from "./view.ts";
 
+const login = chooseLogin(
+  [logins.basic, logins.api_key, logins.bearer, logins.oauth2, logins.aws("es", "aoss")],
+  "expected { username, password }, { bearer }, { api_key }, { oauth2: { token_url, client_id, client_secret } } or { aws: { region, service: es or aoss } }",
+);
+
 const settingsSchema = z.strictObject({
   url: z.union([httpUrl, z.array(httpUrl).min(1, "names no address")], {
     error: ({ input }) => (input == null ? undefined : "expected an address or a list of them"),
   }),
-  auth: anyLogin.optional(),
+  auth: login.optional(),
   ...createConnectionSchema("10s"),
 });
 type ElasticConfig = z.infer<typeof settingsSchema>;

@@ -22,11 +22,8 @@ const region = text.regex(/^[a-z0-9-]*$/, "expected the name of a region, such a
 /** RFC 7617 has no way to write a login that holds one of these characters. */
 const password = z.string().regex(/^\P{Cc}*$/u, "must not hold a line break or another control character");
 const username = password.regex(/^[^:]*$/, "must not hold a colon, which would end it");
-const awsLogin = <const Services extends readonly AwsSettings["service"][]>(...services: Services) =>
-  z.strictObject({
-    aws: z.strictObject({ region, service: z.enum(services), role: text.optional() }),
-  });
-const logins = {
+/** Every form of login. A backend kind takes some of them. */
+export const logins = {
   basic: z.strictObject({ username, password }),
   bearer: z.strictObject({ bearer: headerValue }),
   api_key: z.strictObject({ api_key: headerValue }),
@@ -38,18 +35,14 @@ const logins = {
       scopes: z.array(text).default([]),
     }),
   }),
+  aws: <const Services extends readonly AwsSettings["service"][]>(...services: Services) =>
+    z.strictObject({
+      aws: z.strictObject({ region, service: z.enum(services), role: text.optional() }),
+    }),
 };
-export const basicOrBearer = chooseLogin(
-  [logins.basic, logins.bearer, logins.oauth2, awsLogin("aps")],
-  "expected { username, password }, { bearer }, { oauth2: { token_url, client_id, client_secret } } or { aws: { region, service: aps } }",
-);
-export const anyLogin = chooseLogin(
-  [logins.basic, logins.api_key, logins.bearer, logins.oauth2, awsLogin("es", "aoss")],
-  "expected { username, password }, { bearer }, { api_key }, { oauth2: { token_url, client_id, client_secret } } or { aws: { region, service: es or aoss } }",
-);
 
 /** The form whose keys are there. Where they are of no form or of several, the error names all forms. */
-function chooseLogin<const Forms extends readonly z.ZodObject[]>(forms: Forms, error: string) {
+export function chooseLogin<const Forms extends readonly z.ZodObject[]>(forms: Forms, error: string) {
   const none = z.never({ error: ({ input }) => (input == null ? undefined : error) });
   return chooseSchema((value): Forms[number] | typeof none => {
     const keys = Object.keys(toMapping(value));
@@ -70,10 +63,9 @@ export function openLogin<Login extends object>(
   login: Login | OAuth2Login | WrittenAwsLogin | undefined,
   { now }: Pick<IO, "now">,
 ): Exclude<Login, OAuth2Login | WrittenAwsLogin> | AccessTokenLogin | AwsLogin | undefined {
-  if (login !== undefined && "aws" in login) {
-    return createAwsLogin({ backend, settings: (login as WrittenAwsLogin).aws, now });
-  }
-  if (login === undefined || !isOAuth2(login)) return login as Exclude<Login, OAuth2Login | WrittenAwsLogin>;
+  if (login === undefined) return undefined;
+  if (isAws(login)) return createAwsLogin({ backend, settings: login.aws, now });
+  if (!isOAuth2(login)) return login as Exclude<Login, OAuth2Login | WrittenAwsLogin>;
   const { token_url: tokenUrl, client_id: clientId, client_secret: clientSecret, scopes } = login.oauth2;
   return { tokens: createAccessTokens(backend, { tokenUrl, clientId, clientSecret, scopes }) };
 }
@@ -84,6 +76,10 @@ export interface AccessTokenLogin {
 
 function isOAuth2(login: object): login is OAuth2Login {
   return "oauth2" in login;
+}
+
+function isAws(login: object): login is WrittenAwsLogin {
+  return "aws" in login;
 }
 
 const minAnswerBytes = 1_048_576;

@@ -5,7 +5,7 @@ import { day, type Millis, parseDuration, toMillis } from "../../src/core/time.t
 import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
 import type { PartInspection } from "../../src/store/inspection.ts";
 import type { ForcedLabels } from "../../src/store/metrics.ts";
-import { basicOrBearer, createConnectionSchema, openLogin, readTls } from "../http/connection.ts";
+import { chooseLogin, createConnectionSchema, logins, openLogin, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
 import { createPrometheusClient, type PrometheusClient } from "./client/client.ts";
 import type { ClientSettings } from "./client/transport.ts";
@@ -18,10 +18,15 @@ import { describeReplicaLabels } from "./replica-labels.ts";
 import { createBucketMemory } from "./settled/bucket-memory.ts";
 import type { SettledValues } from "./settled/settled-series.ts";
 
+const login = chooseLogin(
+  [logins.basic, logins.bearer, logins.oauth2, logins.aws("aps")],
+  "expected { username, password }, { bearer }, { oauth2: { token_url, client_id, client_secret } } or { aws: { region, service: aps } }",
+);
+
 const settings = z.strictObject({
   /** With the path under which `/api/v1` lies, such as `https://mimir/prometheus`. */
   url: httpUrl,
-  auth: basicOrBearer.optional(),
+  auth: login.optional(),
   ...createConnectionSchema("30s"),
   /** Samples that are older no longer change, so that values of theirs may be kept. */
   settled: duration(366 * day).optional(),

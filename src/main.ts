@@ -1,7 +1,6 @@
 // The composition root: arguments, environment, signals and exit code. No other file uses `process`, so that a test can
 // run every command.
 import "./compile-cache.js";
-import { readFileSync } from "node:fs";
 import { totalmem } from "node:os";
 import { setFlagsFromString } from "node:v8";
 import type { Shell } from "./cli/support/shell.ts";
@@ -9,6 +8,7 @@ import { commands, printUsage, readHelp } from "./commands.ts";
 import { formatErrorCode } from "./core/errors.ts";
 import { now } from "./core/time.ts";
 import { version } from "./core/version.ts";
+import { readTextFile } from "./files/text-file.ts";
 import { watchFile } from "./files/watched-file.ts";
 
 // Large answers leave much garbage and few live objects, and V8 would let the heap grow to four times the live size.
@@ -50,7 +50,7 @@ const shell: Omit<Shell, "kinds" | "loadOwnKind"> = {
   out: (text) => void process.stdout.write(text),
   err: (text) => void process.stderr.write(text),
   openInput: () => process.stdin,
-  readText: (path) => readFileSync(path, "utf8"),
+  readText: readTextFile,
   now,
   memoryLimit: readMemoryLimit(),
   readHelp,

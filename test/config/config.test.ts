@@ -219,13 +219,14 @@ test.each([
   expect(listIssues(`${minimal}listen: '${written}'`)).toEqual([`3 listen: ${message}`]);
 });
 
-// As the bytes of ISO 8859-1 are read.
+// As the bytes of ISO 8859-1 are read. A replacement character that its writer has put there is a character like others.
 test("refuses bytes that are not UTF-8, in the file and in a secret", () => {
-  expect(listIssues(`${minimal}visuals: "\uFFFD"\n# caf\uFFFD\nmesh: "${"$"}{file:latin}"\n`)).toEqual([
+  expect(listIssues(`${minimal}visuals: "\uDC80"\n# caf\uDC80\nmesh: "${"$"}{file:latin}"\n`)).toEqual([
     "3 : a character that cannot be read: save the file as UTF-8",
     "4 : a character that cannot be read: save the file as UTF-8",
     "5 mesh: the file latin is not UTF-8",
   ]);
+  expect(parse(`${minimal}visuals: "/\uFFFD"\n# caf\uFFFD\n`).visuals).toBe("/\uFFFD");
 });
 
 test("a substituted value is text and never YAML", () => {

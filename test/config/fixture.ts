@@ -40,7 +40,7 @@ const files: Readonly<Record<string, string>> = {
   "conf/windows": "crlf\r\n",
   "/run/secrets/x": "absolute",
   "conf/empty": "\n",
-  "conf/latin": "s\uFFFDcret\n",
+  "conf/latin": "s\uDC80cret\n",
   "conf/mine.yaml": "{ name: mine, at: here }",
   "conf/other.yaml": "{ at: there }",
   "conf/cut.yaml": "name: [",

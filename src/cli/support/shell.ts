@@ -14,7 +14,10 @@ export interface Shell {
   readonly err: (text: string) => void;
   /** Standard input. */
   readonly openInput: () => Readable;
-  /** A file's text; the path is relative to the working directory. Throws what the file system throws. */
+  /**
+   * A file's text, with lone surrogates for what is not UTF-8; the path is relative to the working directory. Throws what the
+   * file system throws.
+   */
   readText(path: string): string;
   now(): Instant;
   /** Bytes of memory that the process may take. */

@@ -82,7 +82,7 @@ export function* readYamlTree(text: string, file: string, context: Interpolation
   return { value, findLines: () => findLines(text, file), templates, secrets, issues };
 }
 
-/** A byte that is not UTF-8 is read as the replacement character, and the value would be another than its writer sees. */
+/** With what is not UTF-8, a value would be another than its writer sees. */
 function listUndecodedLines(text: string): readonly LocatedIssue[] {
   if (!isUndecoded(text)) return [];
   return text
@@ -94,8 +94,9 @@ function listUndecodedLines(text: string): readonly LocatedIssue[] {
     );
 }
 
+/** Whether a file has bytes that are not UTF-8: they are read as lone surrogates, which no UTF-8 holds. */
 function isUndecoded(text: string): boolean {
-  return text.includes("\uFFFD");
+  return !text.isWellFormed();
 }
 
 /** Reads the file once more, without substitutions: only a file with a fault needs its lines. */

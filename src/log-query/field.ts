@@ -56,7 +56,7 @@ export function toField(keys: Keys): Field {
   return { kind: "json", path };
 }
 
-/** The text that `fieldOf` reads as this path; `plain` leaves legacy forms their legacy meaning. */
+/** The text that `toField` reads as this path; `plain` leaves legacy forms their legacy meaning. */
 export function printPath(path: Path, plain: boolean): string {
   const keys = mapKeys(path, (key, at) => {
     const written = escapeKey(key);

@@ -1,6 +1,6 @@
 // A filter as canonical text: bare terms as `message:…`, the word AND written out, no parentheses that the meaning
 // does not need, quotes only where the value needs them.
-import type { Compare, Filter } from "./ast.ts";
+import type { Compare, Field, Filter } from "./ast.ts";
 import { printPath } from "./field.ts";
 
 /**
@@ -50,7 +50,8 @@ function printNested<F>(
   }
 }
 
-function printField(field: Compare["field"]): string {
+/** A field as a query spells it. */
+export function printField(field: Field): string {
   return field.kind === "line" ? field.name : printPath(field.path, field.alternatives !== undefined);
 }
 

@@ -3,6 +3,8 @@
 import { createPause } from "../core/async/turns.ts";
 import { JsonSyntaxError, parseJsonInTurns } from "../core/json/json-in-turns.ts";
 import { formatScalar } from "../core/json/lossless-json.ts";
+import type { Path } from "../log-query/ast.ts";
+import { printPath } from "../log-query/field.ts";
 
 /** More than an agent reads, and than a few pages hold. */
 const maxPaths = 10_000;
@@ -16,13 +18,13 @@ interface BodyPaths {
   readonly note?: string;
 }
 
-/** The paths of these JSON texts; those that are met first where they are too many. */
+/** The paths of these JSON texts, as queries spell them; those that are met first where they are too many. */
 export async function listBodyPaths(bodies: readonly string[]): Promise<BodyPaths> {
   const found = new Set<string>();
   let isBounded = false;
   const pause = createPause();
   for (const body of bodies) {
-    for (const path of walkPaths(await parseBody(body), "", 0)) {
+    for (const path of walkPaths(await parseBody(body), undefined, 0)) {
       const paused = pause();
       if (paused !== undefined) await paused;
       if (path === undefined) continue;
@@ -57,25 +59,41 @@ async function parseBody(body: string): Promise<unknown> {
 /** Stands for a path that is too deep or too long. */
 const beyond = Symbol("beyond");
 
-/** Visits each value, so that whoever takes them can pause: its path where it is a scalar. */
-function* walkPaths(
-  value: unknown,
-  path: string,
-  depth: number,
-): Generator<string | typeof beyond | undefined> {
-  if (path.length > maxPathChars) yield beyond;
-  else if (formatScalar(value) !== undefined) yield path === "" ? undefined : path;
-  else if (typeof value !== "object" || value === null) yield undefined;
-  else if (depth === maxDepth) yield beyond;
-  else for (const [own, one] of listMembers(value, path)) yield* walkPaths(one, own, depth + 1);
+/** The place of a value below the root of a body. */
+interface Place {
+  readonly keys: Path;
+  /** As a query spells it. */
+  readonly text: string;
 }
 
-/** The members of a container with their paths: those of an array have its own. */
-function* listMembers(value: object, path: string): Generator<readonly [string, unknown]> {
-  if (Array.isArray(value)) for (const one of value) yield [path, one];
+/** Visits each value, so that whoever takes them can pause: its path where it is a scalar that a query can name. */
+function* walkPaths(
+  value: unknown,
+  place: Place | undefined,
+  depth: number,
+): Generator<string | typeof beyond | undefined> {
+  const path = place?.text ?? "";
+  if (path.length > maxPathChars) yield beyond;
+  else if (formatScalar(value) !== undefined) yield isNameable(path) ? path : undefined;
+  else if (typeof value !== "object" || value === null) yield undefined;
+  else if (depth === maxDepth) yield beyond;
+  else for (const [own, one] of listMembers(value, place)) yield* walkPaths(one, own, depth + 1);
+}
+
+/** No query names the root, the key "" alone, or a key with NUL or half a surrogate pair. */
+function isNameable(path: string): boolean {
+  return path !== "" && path.isWellFormed() && !path.includes("\0");
+}
+
+/** The members of a container with their places: those of an array have its own. */
+function* listMembers(
+  value: object,
+  place: Place | undefined,
+): Generator<readonly [Place | undefined, unknown]> {
+  if (Array.isArray(value)) for (const one of value) yield [place, one];
   else
     for (const [key, one] of Object.entries(value)) {
-      const own = key.replace(/[\\.]/g, "\\$&");
-      yield [path === "" ? own : `${path}.${own}`, one];
+      const keys: Path = place === undefined ? [key] : [...place.keys, key];
+      yield [{ keys, text: printPath(keys, false) }, one];
     }
 }

@@ -60,7 +60,8 @@ const queryLanguage = `The query language:
 - AND and OR in upper case; a space is AND; parentheses group
 - comparisons are case-sensitive and exact; numbers compare as numbers with > and <
 - a line without the field satisfies != and !: only
-- a\\.b is the key "a.b"; items.0.name is the first element; items.name is any element
+- a\\.b is the key "a.b", user\\ id the key "user id", and \\message the key "message" of json
+- items.0.name is the first element; items.name is any element
 - the empty query matches every line
 - example: severity=error (hostname=web-1 OR message:timeout)`;
 

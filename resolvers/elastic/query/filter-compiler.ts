@@ -12,6 +12,7 @@ import {
   listComparisons,
   type Operator,
 } from "../../../src/log-query/ast.ts";
+import { printField } from "../../../src/log-query/print.ts";
 import type { Product } from "../client/product.ts";
 import {
   allOf,
@@ -164,7 +165,7 @@ export function listUnnarrowedFields(
   const unnarrowed = metadata.opaque
     ? listComparisons(filter)
     : listUnnarrowed(filter, metadata.groups, layout, product).map(({ comparison }) => comparison);
-  return [...new Set(unnarrowed.map(({ field }) => formatField(field)))];
+  return [...new Set(unnarrowed.map(({ field }) => printField(field)))];
 }
 
 /** So many are compiled for advice, in one turn: of a very long filter over many indices, the advice is about its beginning. */
@@ -223,13 +224,6 @@ function listBodyNames(filter: Filter): readonly string[] {
 function listRootPrefixes(source: BodySource): readonly string[] {
   if ("prefix" in source) return [source.prefix];
   return "structured" in source ? source.structured.map((name) => `${name}.`) : [];
-}
-
-/** The field as a user writes it, with dots and backslashes in keys escaped. */
-function formatField(field: Field): string {
-  return field.kind === "line"
-    ? field.name
-    : field.path.map((key) => key.replace(/[\\.]/g, "\\$&")).join(".");
 }
 
 function compileNode(filter: Filter, compile: ComparisonCompiler, depth: number): Bounds {

@@ -6,7 +6,12 @@ import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import { matchAll, matchNone, measureQuery, type Query } from "#resolvers/elastic/client/query-dsl.ts";
 import { type LogLayout, logLayouts, parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import { isDynamicallyIndexed } from "#resolvers/elastic/mapping/mapping.ts";
-import { compileBounds, compileByGroup, compileFilter } from "#resolvers/elastic/query/filter-compiler.ts";
+import {
+  compileBounds,
+  compileByGroup,
+  compileFilter,
+  listUnnarrowedFields,
+} from "#resolvers/elastic/query/filter-compiler.ts";
 import { createDateColumn, createNumberColumn } from "#resolvers/elastic/query/time-field.ts";
 import { type Instant, parseInstant } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
@@ -113,6 +118,12 @@ describe.each(products)("filter compiler on %s", (name, version, created) => {
   if (group === undefined) throw new Error("no group");
   const product = describeProduct(name, version);
   const bounds = (query: string) => compileBounds(parse(query), group, ecs, product);
+
+  test("names the fields that no index can narrow by as queries spell them", () => {
+    const filter = parse(String.raw`user\ id=5 \message=x a\.b=x message=x`);
+    const names = listUnnarrowedFields(filter, { ...known, opaque: true }, ecs, product);
+    expect(names).toEqual([String.raw`user\ id`, String.raw`\message`, String.raw`a\.b`, "message"]);
+  });
 
   test("compiles each field type and operator as in the golden file", async () => {
     const rows = [...paths.map((path) => [...texts, ...numbers].map((end) => path + end)), lineFields];

@@ -10,7 +10,7 @@ export const largeJsonChars = 100_000;
 const charsPerTurn = 8_192;
 
 /** The text is no JSON. */
-export class JsonSyntaxError extends Error {
+export class JsonSyntaxError extends SyntaxError {
   override readonly name = "JsonSyntaxError";
   /** Where reading stopped, in UTF-16 units. */
   readonly position: number;

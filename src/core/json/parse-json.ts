@@ -1,7 +1,7 @@
 // JSON.parse, without a fault of V8 (seen in 13.6): where a key with a backslash in it has been parsed before, another key
 // that is written with an escape may be taken for it. `{"\\":1}` makes `{"\"":1}` be read as `{"\\":1}`. Texts with such
 // keys, which are rare, go to a reader that makes its strings itself.
-import { JsonSyntaxError, largeJsonChars, parseJsonInTurns, readJson } from "./json-in-turns.ts";
+import { largeJsonChars, parseJsonInTurns, readJson } from "./json-in-turns.ts";
 
 type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
 
@@ -22,12 +22,7 @@ export function parseJson(text: string, toNumber?: (source: string) => unknown):
 
 /** As `parseJson`; large texts with turns of the event loop between. @throws {SyntaxError} */
 export async function parseLargeJson(text: string): Promise<unknown> {
-  if (text.length <= largeJsonChars) return parseJson(text);
-  try {
-    return await parseJsonInTurns(text);
-  } catch (error) {
-    throw error instanceof JsonSyntaxError ? new SyntaxError(error.message) : error;
-  }
+  return text.length <= largeJsonChars ? parseJson(text) : await parseJsonInTurns(text);
 }
 
 /** As `parseJson`; undefined for a text that is no JSON. */

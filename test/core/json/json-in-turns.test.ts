@@ -24,6 +24,8 @@ async function parseInTurns(text: string): Promise<{ value: unknown } | { positi
     return { value: await parseJsonInTurns(text) };
   } catch (error) {
     expect(error).toBeInstanceOf(JsonSyntaxError);
+    // Whoever catches what JSON.parse throws catches this too.
+    expect(error).toBeInstanceOf(SyntaxError);
     return { position: (error as JsonSyntaxError).position };
   }
 }

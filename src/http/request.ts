@@ -6,7 +6,7 @@ import { holdsToken, readToken } from "../access/auth.ts";
 import type { CodingName, CompressionConfig } from "../config/edge-settings.ts";
 import { findLargest } from "../core/collections.ts";
 import { LimitReached, type LimitUse, TooMany, Unprocessable } from "../core/errors.ts";
-import { largeJsonChars, parseJsonInTurns } from "../core/json/json-in-turns.ts";
+import { JsonSyntaxError, largeJsonChars, parseJsonInTurns } from "../core/json/json-in-turns.ts";
 import { parseJson } from "../core/json/parse-json.ts";
 import { ClientGone } from "../operations/runtime/lifetime.ts";
 import { chooseCoding } from "../operations/runtime/operation.ts";
@@ -156,7 +156,7 @@ export interface BodyReader {
   readonly readText: (exchange: Exchange, owner: string, signal: AbortSignal) => Promise<HeldText>;
   /**
    * The body as a value.
-   * @throws {Unprocessable} also `invalid_json`, with the position in UTF-16 units where it is known
+   * @throws {Unprocessable} also `invalid_json`, with the position in UTF-16 units of what is no JSON
    */
   readonly readJson: (exchange: Exchange, owner: string, signal: AbortSignal) => Promise<unknown>;
   /** A text as a value, as `readJson`: large ones with turns of the event loop between, one of each owner at a time. */
@@ -288,37 +288,39 @@ function decodeUtf8(bytes: Uint8Array, headers: Exchange["headers"]): string {
 
 async function parseBody(ledger: BodyLedger, text: string, owner: string): Promise<unknown> {
   try {
-    if (text.length <= largeJsonChars) return parseJson(text);
-    const before = ledger.parsing.get(owner);
-    const parsed = Promise.resolve(before).then(() => parseJsonInTurns(text));
-    // Not the value, which the last promise of an owner would keep.
-    const ended = parsed.then(
-      () => undefined,
-      () => undefined,
-    );
-    ledger.parsing.set(owner, ended);
-    try {
-      return await parsed;
-    } finally {
-      if (ledger.parsing.get(owner) === ended) ledger.parsing.delete(owner);
-    }
+    return text.length <= largeJsonChars ? await parseSmallJson(text) : await parseLarge(ledger, text, owner);
   } catch (error) {
-    throw createInvalidJsonError(text, error);
+    throw error instanceof JsonSyntaxError ? createInvalidJsonError(text, error) : error;
   }
 }
 
-function createInvalidJsonError(text: string, error: unknown): Unprocessable {
-  const position = findErrorPosition(text, error);
-  const where = position === undefined ? "" : ` at position ${position}`;
-  const message = text.trim() === "" ? "A JSON body is required" : `The body is not JSON${where}`;
-  return new Unprocessable("invalid_json", message, position === undefined ? {} : { position });
+/** Where it fails, our reader tells the position, which V8 does not name in short texts. @throws {JsonSyntaxError} */
+async function parseSmallJson(text: string): Promise<unknown> {
+  try {
+    return parseJson(text);
+  } catch {
+    return await parseJsonInTurns(text);
+  }
 }
 
-function findErrorPosition(text: string, error: unknown): number | undefined {
-  if (!(error instanceof Error)) return undefined;
-  if ("position" in error && typeof error.position === "number") return error.position;
-  if (/^Unexpected end of JSON input$/.test(error.message)) return text.length;
-  // V8 quotes the body, but only before this.
-  const position = / at position (\d+)(?: \(line \d+ column \d+\))?$/.exec(error.message)?.[1];
-  return position === undefined ? undefined : Number(position);
+async function parseLarge(ledger: BodyLedger, text: string, owner: string): Promise<unknown> {
+  const before = ledger.parsing.get(owner);
+  const parsed = Promise.resolve(before).then(() => parseJsonInTurns(text));
+  // Not the value, which the last promise of an owner would keep.
+  const ended = parsed.then(
+    () => undefined,
+    () => undefined,
+  );
+  ledger.parsing.set(owner, ended);
+  try {
+    return await parsed;
+  } finally {
+    if (ledger.parsing.get(owner) === ended) ledger.parsing.delete(owner);
+  }
+}
+
+function createInvalidJsonError(text: string, { position }: JsonSyntaxError): Unprocessable {
+  const message =
+    text.trim() === "" ? "A JSON body is required" : `The body is not JSON at position ${position}`;
+  return new Unprocessable("invalid_json", message, { position });
 }

@@ -4,8 +4,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { PeerCertificate } from "../access/auth.ts";
 import { holdsToken, readToken } from "../access/auth.ts";
 import type { CodingName, CompressionConfig } from "../config/edge-settings.ts";
-import { findLargest } from "../core/collections.ts";
-import { LimitReached, type LimitUse, TooMany, Unprocessable } from "../core/errors.ts";
+import { addToLedger, createHeldLedger, type HeldLedger, measureHeldUse } from "../core/async/held-bytes.ts";
+import { type LimitUse, Unprocessable } from "../core/errors.ts";
 import { JsonSyntaxError, largeJsonChars, parseJsonInTurns } from "../core/json/json-in-turns.ts";
 import { parseJson } from "../core/json/parse-json.ts";
 import { ClientGone } from "../operations/runtime/lifetime.ts";
@@ -168,11 +168,10 @@ interface HeldText {
   readonly release: () => void;
 }
 
-/** Bytes of the bodies under way. */
-interface BodyLedger {
-  readonly limitBytes: number;
-  heldBytes: number;
-  readonly heldBy: Map<string, number>;
+/** What is under way of the bodies of a server. */
+interface BodiesState {
+  readonly held: HeldLedger;
+  readonly ownerLimitBytes: number;
   /** The last parsing of each owner: values are many times as large as their text, so one is made at a time. */
   readonly parsing: Map<string, Promise<unknown>>;
 }
@@ -181,16 +180,17 @@ interface BodyLedger {
 const defaultBodiesLimitBytes = 64 * 1_048_576;
 
 export function createBodyReader(limitBytes: number = defaultBodiesLimitBytes): BodyReader {
-  const ledger: BodyLedger = { limitBytes, heldBytes: 0, heldBy: new Map(), parsing: new Map() };
-  const readText: BodyReader["readText"] = (...body) => readHeldText(ledger, ...body);
-  const parse = (text: string, owner: string) => parseBody(ledger, text, owner);
+  const state: BodiesState = {
+    held: createHeldLedger("bodies"),
+    ownerLimitBytes: limitBytes / 2,
+    parsing: new Map(),
+  };
+  const readText: BodyReader["readText"] = (...body) => readHeldText(state, ...body);
+  const parse = (text: string, owner: string) => parseBody(state, text, owner);
   return {
     readText,
     parseJson: parse,
-    measureUse: () => ({
-      bodies: ledger.heldBytes / limitBytes,
-      token_bodies: findLargest(ledger.heldBy) / (limitBytes / 2),
-    }),
+    measureUse: () => measureHeldUse(state.held, state.ownerLimitBytes),
     readJson: async (exchange, owner, signal) => {
       const { text, release } = await readText(exchange, owner, signal);
       try {
@@ -202,25 +202,6 @@ export function createBodyReader(limitBytes: number = defaultBodiesLimitBytes): 
   };
 }
 
-/** @throws {TooMany} {LimitReached} */
-function holdBytes(ledger: BodyLedger, owner: string, bytes: number): void {
-  const { limitBytes, heldBytes, heldBy } = ledger;
-  const own = (heldBy.get(owner) ?? 0) + bytes;
-  if (own > limitBytes / 2) throw new TooMany(1, "token_bodies");
-  if (heldBytes + bytes > limitBytes) {
-    throw new LimitReached("bodies", "overloaded", `${heldBytes} bytes of bodies are held`);
-  }
-  ledger.heldBytes += bytes;
-  heldBy.set(owner, own);
-}
-
-function releaseBytes(ledger: BodyLedger, owner: string, bytes: number): void {
-  ledger.heldBytes -= bytes;
-  const own = (ledger.heldBy.get(owner) ?? 0) - bytes;
-  if (own === 0) ledger.heldBy.delete(owner);
-  else ledger.heldBy.set(owner, own);
-}
-
 const firstCapacityBytes = 4_096;
 
 /**
@@ -228,7 +209,7 @@ const firstCapacityBytes = 4_096;
  * pieces of a byte not a hundred times its size.
  */
 async function readHeldText(
-  ledger: BodyLedger,
+  state: BodiesState,
   { body, headers }: Exchange,
   owner: string,
   signal: AbortSignal,
@@ -237,7 +218,7 @@ async function readHeldText(
   let bytes = 0;
   const release = () => {
     signal.removeEventListener("abort", release);
-    releaseBytes(ledger, owner, buffer.length);
+    addToLedger(state.held, owner, -buffer.length, state.ownerLimitBytes);
     buffer = Buffer.alloc(0);
   };
   signal.addEventListener("abort", release, { once: true });
@@ -246,7 +227,7 @@ async function readHeldText(
       signal.throwIfAborted();
       const needed = bytes + chunk.byteLength;
       if (needed > bodyLimitBytes) throw createBodyTooLargeError();
-      if (needed > buffer.length) buffer = growBuffer(ledger, owner, buffer, needed);
+      if (needed > buffer.length) buffer = growBuffer(state, owner, buffer, needed);
       buffer.set(chunk, bytes);
       bytes = needed;
     }
@@ -258,13 +239,13 @@ async function readHeldText(
 }
 
 function growBuffer(
-  ledger: BodyLedger,
+  { held, ownerLimitBytes }: BodiesState,
   owner: string,
   buffer: Buffer,
   neededBytes: number,
 ): Buffer<ArrayBuffer> {
   const capacity = Math.min(bodyLimitBytes, Math.max(firstCapacityBytes, neededBytes, 2 * buffer.length));
-  holdBytes(ledger, owner, capacity - buffer.length);
+  addToLedger(held, owner, capacity - buffer.length, ownerLimitBytes);
   const grown = Buffer.allocUnsafeSlow(capacity);
   buffer.copy(grown);
   return grown;
@@ -286,9 +267,9 @@ function decodeUtf8(bytes: Uint8Array, headers: Exchange["headers"]): string {
   }
 }
 
-async function parseBody(ledger: BodyLedger, text: string, owner: string): Promise<unknown> {
+async function parseBody(state: BodiesState, text: string, owner: string): Promise<unknown> {
   try {
-    return text.length <= largeJsonChars ? await parseSmallJson(text) : await parseLarge(ledger, text, owner);
+    return text.length <= largeJsonChars ? await parseSmallJson(text) : await parseLarge(state, text, owner);
   } catch (error) {
     throw error instanceof JsonSyntaxError ? createInvalidJsonError(text, error) : error;
   }
@@ -303,19 +284,19 @@ async function parseSmallJson(text: string): Promise<unknown> {
   }
 }
 
-async function parseLarge(ledger: BodyLedger, text: string, owner: string): Promise<unknown> {
-  const before = ledger.parsing.get(owner);
+async function parseLarge({ parsing }: BodiesState, text: string, owner: string): Promise<unknown> {
+  const before = parsing.get(owner);
   const parsed = Promise.resolve(before).then(() => parseJsonInTurns(text));
   // Not the value, which the last promise of an owner would keep.
   const ended = parsed.then(
     () => undefined,
     () => undefined,
   );
-  ledger.parsing.set(owner, ended);
+  parsing.set(owner, ended);
   try {
     return await parsed;
   } finally {
-    if (ledger.parsing.get(owner) === ended) ledger.parsing.delete(owner);
+    if (parsing.get(owner) === ended) parsing.delete(owner);
   }
 }
 

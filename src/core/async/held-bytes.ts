@@ -1,5 +1,5 @@
-// How many bytes of documents requests hold at once: each, those of one token, and all. What is bounded by number alone may be
-// of any size.
+// How many bytes requests hold at once, of documents and of their own bodies: each, those of one token, and all. What is bounded
+// by number alone may be of any size.
 import { findLargest } from "../collections.ts";
 import { LimitReached, type LimitUse, Refused, TooMany } from "../errors.ts";
 import { visitInTurns } from "./turns.ts";
@@ -16,28 +16,37 @@ export interface HeldBytes {
   readonly release: () => void;
 }
 
-/** What all requests of a server hold. */
+/** What all requests of a server hold of one kind. */
 export interface HeldLedger {
+  readonly kind: keyof typeof limitNames;
   heldBytes: number;
   /** By account. */
   readonly heldBy: Map<string, number>;
 }
 
-export function createHeldLedger(): HeldLedger {
-  return { heldBytes: 0, heldBy: new Map() };
+/** By what is held, the limits of all and of one token. */
+const limitNames = {
+  documents: ["held", "token_held"],
+  bodies: ["bodies", "token_bodies"],
+} as const;
+
+export function createHeldLedger(kind: HeldLedger["kind"] = "documents"): HeldLedger {
+  return { kind, heldBytes: 0, heldBy: new Map() };
 }
 
-/** One token holds as much as one request may at most, so that two hold all. */
+/** Two tokens hold all that is held. */
 const tokensForAll = 2;
 
-export function measureHeldUse({ heldBytes, heldBy }: HeldLedger, limitBytes: number): LimitUse {
+/** `limitBytes` is that of one token. */
+export function measureHeldUse({ kind, heldBytes, heldBy }: HeldLedger, limitBytes: number): LimitUse {
+  const [all, ofToken] = limitNames[kind];
   return {
-    held: heldBytes / (tokensForAll * limitBytes),
-    token_held: findLargest(heldBy) / limitBytes,
+    [all]: heldBytes / (tokensForAll * limitBytes),
+    [ofToken]: findLargest(heldBy) / limitBytes,
   };
 }
 
-/** Of one request, over all of its operations. Its release gives back what the ledger counts for it. */
+/** Of one request, over all of its operations, which may hold as much as its token. Its release gives back what the ledger counts. */
 export function createHeldBytes(
   limitBytes: number,
   shared?: { readonly ledger: HeldLedger; readonly account: string },
@@ -50,14 +59,18 @@ export function createHeldBytes(
   });
 }
 
-/** @throws {TooMany} {LimitReached} */
-function addToLedger(ledger: HeldLedger, account: string, bytes: number, limitBytes: number): void {
-  const { heldBytes, heldBy } = ledger;
+/**
+ * Counts bytes for an account, which holds at most `limitBytes`; what it gives back is negative.
+ * @throws {TooMany} {LimitReached}
+ */
+export function addToLedger(ledger: HeldLedger, account: string, bytes: number, limitBytes: number): void {
+  const { kind, heldBytes, heldBy } = ledger;
+  const [all, ofToken] = limitNames[kind];
   const own = (heldBy.get(account) ?? 0) + bytes;
   // What is given back is never refused, whatever the limit is by now.
-  if (bytes > 0 && own > limitBytes) throw new TooMany(1, "token_held");
+  if (bytes > 0 && own > limitBytes) throw new TooMany(1, ofToken);
   if (bytes > 0 && heldBytes + bytes > tokensForAll * limitBytes)
-    throw new LimitReached("held", "overloaded", `${heldBytes} bytes of documents are held`);
+    throw new LimitReached(all, "overloaded", `${heldBytes} bytes of ${kind} are held`);
   ledger.heldBytes += bytes;
   if (own === 0) heldBy.delete(account);
   else heldBy.set(account, own);

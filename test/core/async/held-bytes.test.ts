@@ -1,6 +1,7 @@
 // What a request holds is counted over its parts, and a part may be released before the rest.
 import { expect, test } from "vitest";
 import {
+  addToLedger,
   createHeldBytes,
   createHeldLedger,
   holdEach,
@@ -54,6 +55,23 @@ test("a token holds as much as one request may, and all requests twice as much",
   expect(measureHeldUse(ledger, 100)).toEqual({ held: 0.85, token_held: 1 });
   for (const request of [ana, other, bob]) request.release();
   expect(ledger).toEqual(createHeldLedger());
+});
+
+test("bodies are held within limits of their own names", () => {
+  const ledger = createHeldLedger("bodies");
+  addToLedger(ledger, "ana", 100, 100);
+  expect(() => addToLedger(ledger, "ana", 1, 100)).toThrowError(
+    expect.objectContaining({ limit: "token_bodies" }),
+  );
+  addToLedger(ledger, "bob", 100, 100);
+  expect(() => addToLedger(ledger, "eve", 1, 100)).toThrowError(
+    expect.objectContaining({ limit: "bodies", message: "200 bytes of bodies are held" }),
+  );
+  expect(measureHeldUse(ledger, 100)).toEqual({ bodies: 1, token_bodies: 1 });
+  // What is given back is never refused, also below a limit that has become less.
+  addToLedger(ledger, "ana", -50, 10);
+  addToLedger(ledger, "bob", -100, 10);
+  expect(measureHeldUse(ledger, 100)).toEqual({ bodies: 0.25, token_bodies: 0.5 });
 });
 
 test("counts many values in turns of the event loop", async () => {

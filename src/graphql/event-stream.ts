@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import { type ExecutionResult, GraphQLError } from "graphql";
 import type { FetchAPI, Plugin } from "graphql-yoga";
 import { yieldToEventLoop } from "../core/async/turns.ts";
-import { isMediaTypeAccepted } from "../operations/runtime/operation.ts";
+import { isMediaTypeAccepted } from "../core/negotiation.ts";
 
 const heartbeatInterval = 15_000;
 

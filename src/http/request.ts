@@ -8,8 +8,8 @@ import { addToLedger, createHeldLedger, type HeldLedger, measureHeldUse } from "
 import { type LimitUse, Unprocessable } from "../core/errors.ts";
 import { JsonSyntaxError, largeJsonChars, parseJsonInTurns } from "../core/json/json-in-turns.ts";
 import { parseJson } from "../core/json/parse-json.ts";
+import { chooseCoding } from "../core/negotiation.ts";
 import { ClientGone } from "../operations/runtime/lifetime.ts";
-import { chooseCoding } from "../operations/runtime/operation.ts";
 import { readPeerCertificate } from "./tls.ts";
 
 /** A request, wherever it came from. */

@@ -11,7 +11,8 @@ import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import { readOwn } from "../core/collections.ts";
-import { type Endpoint, isCodingAllowed } from "../operations/runtime/operation.ts";
+import { isCodingAllowed } from "../core/negotiation.ts";
+import type { Endpoint } from "../operations/runtime/operation.ts";
 import { type ConsoleSignIn, printSignIn, signedInPath } from "./console-sign-in.ts";
 import { buildOpenApi } from "./openapi.ts";
 

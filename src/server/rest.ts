@@ -9,6 +9,7 @@ import type { Limits } from "../config/limits.ts";
 import type { ReadProgress } from "../core/async/read-progress.ts";
 import { nameTurnOwner } from "../core/async/turns.ts";
 import { LimitReached, NotAcceptable, Unauthorized, Unprocessable } from "../core/errors.ts";
+import { chooseRepresentation, isPartialAccepted } from "../core/negotiation.ts";
 import type { Instant } from "../core/time.ts";
 import type { CompleteBody, StreamedBody } from "../http/body.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
@@ -29,16 +30,14 @@ import {
   prepareExplanation,
 } from "../operations/runtime/explain.ts";
 import { bufferHead, closeIterator, type RequestLifetime } from "../operations/runtime/lifetime.ts";
-import {
-  type ChunkedBody,
-  chooseRepresentation,
-  type Endpoint,
-  type EndpointRepresentation,
-  isPartialAccepted,
-  type PreparedOperation,
-  type RequestContent,
-  type RowBatch,
-  type TailAnswer,
+import type {
+  ChunkedBody,
+  Endpoint,
+  EndpointRepresentation,
+  PreparedOperation,
+  RequestContent,
+  RowBatch,
+  TailAnswer,
 } from "../operations/runtime/operation.ts";
 import {
   answerWithoutFailed,

@@ -1,0 +1,73 @@
+// What a client takes of the forms of an answer, by its headers `Accept` and `Accept-Encoding`. A weight of 0 refuses what it
+// stands behind.
+
+/**
+ * The form of an answer that a client asks for by `Accept` (RFC 9110, section 12.5.1). Undefined is JSON, which everybody
+ * gets who does not name another: it wins where it is named and weighs as much; a wildcard gives way to what is named.
+ */
+export function chooseRepresentation<Form extends { readonly mediaType: string }>(
+  accept: string | null,
+  offered: readonly Form[],
+): Form | undefined {
+  const weights = readWeights(accept);
+  const weigh = (type: string) => weights.get(type) ?? 0;
+  const json = weigh("application/json");
+  const any = Math.max(weigh("application/*"), weigh("*/*"));
+  return offered
+    .filter(({ mediaType }) => weigh(mediaType) > json && weigh(mediaType) >= any)
+    .toSorted((a, b) => weigh(b.mediaType) - weigh(a.mediaType))[0];
+}
+
+/** Whether a client takes an answer in this form; the range that names it most closely tells. */
+export function isMediaTypeAccepted(accept: string | null, mediaType: `${string}/${string}`): boolean {
+  const weights = readWeights(accept ?? "*/*");
+  const [kind] = mediaType.split("/", 1);
+  return (weights.get(mediaType) ?? weights.get(`${kind}/*`) ?? weights.get("*/*") ?? 0) > 0;
+}
+
+/** Whether a client takes an answer that lacks parts: `application/json; partial=allow` in `Accept`. */
+export function isPartialAccepted(accept: string | null): boolean {
+  return (accept ?? "").split(",").some((range) => {
+    const [type, ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
+    const isRefused = readRange(range)[1] === 0;
+    const isAllowed = parameters.some((parameter) => /^partial=("?)allow\1$/.test(parameter));
+    return type === "application/json" && isAllowed && !isRefused;
+  });
+}
+
+/** Whether a body may be sent in this coding, by `Accept-Encoding` (RFC 9110, section 12.5.3). */
+export function isCodingAllowed(accept: string | null, coding: string): boolean {
+  const weights = readWeights(accept);
+  return (weights.get(coding) ?? weights.get("*") ?? 0) > 0;
+}
+
+/**
+ * The offered coding that a client likes best, by `Accept-Encoding` (RFC 9110, section 12.5.3); the first of those that it
+ * likes as much. Undefined where none is better to it than the plain body. Zstandard has to be named: some decoders of
+ * `*` are older than it is.
+ */
+export function chooseCoding<Name extends string>(
+  accept: string,
+  offered: readonly Name[],
+): { readonly name: Name | undefined; readonly isPlainRefused: boolean } {
+  const weights = readWeights(accept);
+  const any = weights.get("*");
+  const weigh = (name: Name) =>
+    weights.get(name) ?? (name === "gzip" ? (weights.get("x-gzip") ?? any) : undefined) ?? 0;
+  const plain = weights.get("identity") ?? (any === 0 ? 0 : undefined);
+  const [best] = offered
+    .filter((name) => weigh(name) > 0 && weigh(name) >= (plain ?? 0))
+    .toSorted((a, b) => weigh(b) - weigh(a));
+  return { name: best, isPlainRefused: plain === 0 };
+}
+
+function readWeights(accept: string | null): ReadonlyMap<string, number> {
+  return new Map((accept ?? "").split(",").map(readRange));
+}
+
+/** What cannot be read has no name. */
+function readRange(range: string): [type: string, weight: number] {
+  const [type = "", ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
+  const weight = parameters.find((parameter) => parameter.startsWith("q="))?.slice(2) ?? "1";
+  return /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/.test(weight) ? [type, Number(weight)] : ["", 0];
+}

@@ -9,13 +9,34 @@ export function chooseRepresentation<Form extends { readonly mediaType: string }
   accept: string | null,
   offered: readonly Form[],
 ): Form | undefined {
-  const weights = readWeights(accept);
+  const chosen = chooseNamedType(readWeights(accept), [json, ...offered.map(({ mediaType }) => mediaType)]);
+  return offered.find(({ mediaType }) => mediaType === chosen);
+}
+
+const json = "application/json";
+const graphqlTypes = ["application/graphql-response+json", json] as const;
+
+/** The media type of an answer of GraphQL: its own where it is named and JSON does not weigh more. Undefined where neither is taken. */
+export function chooseGraphqlType(accept: string | null): (typeof graphqlTypes)[number] | undefined {
+  const named = chooseNamedType(readWeights(accept), graphqlTypes);
+  return named ?? graphqlTypes.findLast((type) => isMediaTypeAccepted(accept, type));
+}
+
+/** Of equal weights the first one offered. Undefined where none is named, or a wildcard weighs more. */
+function chooseNamedType<Type extends string>(
+  weights: ReadonlyMap<string, number>,
+  offered: readonly Type[],
+): Type | undefined {
   const weigh = (type: string) => weights.get(type) ?? 0;
-  const json = weigh("application/json");
   const any = Math.max(weigh("application/*"), weigh("*/*"));
   return offered
-    .filter(({ mediaType }) => weigh(mediaType) > json && weigh(mediaType) >= any)
-    .toSorted((a, b) => weigh(b.mediaType) - weigh(a.mediaType))[0];
+    .filter((type) => weigh(type) > 0 && weigh(type) >= any)
+    .toSorted((a, b) => weigh(b) - weigh(a))[0];
+}
+
+/** Whether a client asks for this form by its name. */
+export function isMediaTypeNamed(accept: string | null, mediaType: string): boolean {
+  return (readWeights(accept).get(mediaType) ?? 0) > 0;
 }
 
 /** Whether a client takes an answer in this form; the range that names it most closely tells. */
@@ -65,9 +86,9 @@ function readWeights(accept: string | null): ReadonlyMap<string, number> {
   return new Map((accept ?? "").split(",").map(readRange));
 }
 
-/** What cannot be read has no name. */
+/** What cannot be read has no name. There are clients that write `.2`, as Java does, or more than three digits. */
 function readRange(range: string): [type: string, weight: number] {
   const [type = "", ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
   const weight = parameters.find((parameter) => parameter.startsWith("q="))?.slice(2) ?? "1";
-  return /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/.test(weight) ? [type, Number(weight)] : ["", 0];
+  return /^(?:0?\.\d+|0\.?|1(?:\.0*)?)$/.test(weight) ? [type, Number(weight)] : ["", 0];
 }

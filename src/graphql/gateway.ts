@@ -24,13 +24,14 @@ import {
   visitWithTypeInfo,
 } from "graphql";
 import { compileQuery, isCompiledQuery } from "graphql-jit";
-import { createYoga, type FetchAPI, type Plugin } from "graphql-yoga";
+import { createYoga, type FetchAPI, type Plugin, processRegularResult } from "graphql-yoga";
 import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
 import type { HeldBytes } from "../core/async/held-bytes.ts";
 import { yieldToEventLoop } from "../core/async/turns.ts";
 import { LimitReached, TooMany } from "../core/errors.ts";
 import { parseJson } from "../core/json/parse-json.ts";
+import { chooseGraphqlType, isMediaTypeAccepted } from "../core/negotiation.ts";
 import { describeFailure, isClientFault, toGraphqlError } from "../operations/runtime/error-response.ts";
 import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
@@ -46,7 +47,7 @@ import { requireEventStream, respondWithEvents } from "./event-stream.ts";
 import { type LongText, placeOfText, printInTurns, printJsonPieces, printLongText } from "./json-pieces.ts";
 import type { UnifiedSchema } from "./mesh.ts";
 import { badRequest, createQueryBounds, createQueryCaches, isLimitError } from "./query-bounds.ts";
-import { guardSchema, takeDocuments, withoutSuggestion } from "./query-rules.ts";
+import { dropEmptyOperationName, guardSchema, takeDocuments, withoutSuggestion } from "./query-rules.ts";
 
 /** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
 const csrfHeaders = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
@@ -75,7 +76,7 @@ export function createGateway<ServerContext extends object>({
       ...plugins,
       requireJson,
       requireEventStream,
-      explainNotAcceptable,
+      negotiateType,
       takeDocuments,
       dropEmptyOperationName,
       useCSRFPrevention({ requestHeaders: csrfHeaders }),
@@ -136,14 +137,20 @@ function refuseMalformed(parse: RequestParser): RequestParser {
 }
 type RequestParser = Parameters<Parameters<NonNullable<Plugin["onRequestParse"]>>[0]["setRequestParser"]>[0];
 
-/** Yoga would send the status alone to a client that takes none of its media types. */
-const explainNotAcceptable: Plugin = {
-  onResultProcess({ resultProcessor, setResultProcessor }) {
-    if (resultProcessor !== undefined) return;
+/** Yoga takes a type for asked for also where its weight is 0, and would send the status alone to a client that takes none. */
+const negotiateType: Plugin = {
+  onResultProcess({ request, resultProcessor, setResultProcessor }) {
+    const accept = request.headers.get("accept");
+    const type = resultProcessor && chooseGraphqlType(accept);
+    if (type !== undefined) return setResultProcessor(processRegularResult, type);
+    const isFramed = framedTypes.some((framed) => isMediaTypeAccepted(accept, framed));
+    if (isFramed && resultProcessor !== undefined && resultProcessor !== processRegularResult) return;
     const message = "The answer is application/json or application/graphql-response+json";
     setResultProcessor((_, fetchAPI) => respondWithError(406, message, fetchAPI), "application/json");
   },
 };
+
+const framedTypes = ["text/event-stream", "multipart/mixed"] as const;
 
 function respondWithError(status: 406 | 415, message: string, { Response }: FetchAPI): Response {
   const headers = { "Content-Type": "application/json; charset=utf-8", Accept: "application/json" };
@@ -166,13 +173,6 @@ function parseParameter(name: string, text: string): unknown {
     throw new GraphQLError(`The parameter ${name} is not JSON`, { extensions: badRequest });
   }
 }
-
-/** Clients in languages whose texts are never absent send an empty name for none, and in the address it is one anyhow. */
-const dropEmptyOperationName: Plugin = {
-  onParams({ params: { operationName, ...params }, setParams }) {
-    if (operationName === "") setParams(params);
-  },
-};
 
 /**
  * Reading a query, compiling it and printing its answer take some ten milliseconds each: for many queries that come at

@@ -1,8 +1,16 @@
-// Which queries are taken: documents by their hash, none but these, and questions about the schema or none.
+// Which queries are taken: documents by their hash, none but these, and questions about the schema or none. An empty name of an
+// operation is none.
 import { type DocumentNode, GraphQLError, visit } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import type { Context } from "../operations/runtime/session.ts";
 import { badRequest } from "./query-bounds.ts";
+
+/** Clients in languages whose texts are never absent send an empty name for none, and in the address it is one anyhow. */
+export const dropEmptyOperationName: Plugin = {
+  onParams({ params: { operationName, ...params }, setParams }) {
+    if (operationName === "") setParams(params);
+  },
+};
 
 /**
  * Puts a document in the place of its hash, as clients of persisted queries send it. Documents are never learned from clients: where

@@ -2,6 +2,7 @@
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { waitForTurn, yieldToEventLoop } from "../core/async/turns.ts";
+import { chooseGraphqlType } from "../core/negotiation.ts";
 import { describeFailure, toGraphqlError } from "../operations/runtime/error-response.ts";
 import type { CompleteBody, StreamedBody } from "./body.ts";
 import { privateHeaders } from "./node-http.ts";
@@ -23,10 +24,9 @@ export function toErrorAnswer(error: unknown): Answer {
 /** The same for GraphQL clients, which read nothing but lists of errors, in the media type that they accept. */
 export function toGraphqlErrorAnswer(error: unknown, accept: string | null): Answer {
   const failure = describeFailure(error);
-  const isOwnType = accept !== null && /application\/graphql-response\+json/i.test(accept);
-  const type = isOwnType ? { "Content-Type": "application/graphql-response+json; charset=utf-8" } : jsonType;
+  const type = `${chooseGraphqlType(accept) ?? "application/json"}; charset=utf-8`;
   const body = JSON.stringify({ errors: [toGraphqlError(failure)] });
-  return { status: failure.status, headers: { ...type, ...failure.headers }, body };
+  return { status: failure.status, headers: { "Content-Type": type, ...failure.headers }, body };
 }
 
 /** What may wait to be sent of a stream: its next piece is printed while the client takes the one before. */

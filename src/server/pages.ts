@@ -11,7 +11,7 @@ import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import { readOwn } from "../core/collections.ts";
-import { isCodingAllowed } from "../core/negotiation.ts";
+import { isCodingAllowed, isMediaTypeNamed } from "../core/negotiation.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
 import { type ConsoleSignIn, printSignIn, signedInPath } from "./console-sign-in.ts";
 import { buildOpenApi } from "./openapi.ts";
@@ -216,7 +216,7 @@ async function readPage({ type, load, policy: own, fresh }: PageSource, zipped: 
  * HttpURLConnection names `text/html` too, so a token tells its queries.
  */
 export function isGraphiqlRequest(headers: Pick<Headers, "get">): boolean {
-  const isOpened = /\btext\/html\b/.test(headers.get("accept") ?? "");
+  const isOpened = isMediaTypeNamed(headers.get("accept"), "text/html");
   return isOpened && !/^bearer\b/i.test(headers.get("authorization") ?? "");
 }
 

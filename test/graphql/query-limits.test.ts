@@ -271,6 +271,18 @@ describe("errors say what a client can mend, and nothing else", () => {
       }
     },
   );
+  test.each([
+    ["application/graphql-response+json;q=0, */*", 200, "application/json; charset=utf-8"],
+    ["application/graphql-response+json;q=0.5, application/json", 200, "application/json; charset=utf-8"],
+    ["application/json;q=0, */*", 400, "application/graphql-response+json; charset=utf-8"],
+    ["application/json;q=0", 406, "application/json; charset=utf-8"],
+    ["text/event-stream;q=0, multipart/mixed;q=0", 406, "application/json; charset=utf-8"],
+    ["text/event-stream, application/json;q=0", 406, "application/json; charset=utf-8"],
+  ])("what is refused by its weight is not sent: %s", async (accept, status, type) => {
+    const headers = { ...bearer, ...json, accept };
+    const answer = await demo.server.fetch(url, { method: "POST", headers, body: '{"query":"{ nope }"}' });
+    expect([answer.status, answer.headers.get("content-type")]).toEqual([status, type]);
+  });
   test("a field that fails is told where it stands, and does not change the status", async () => {
     const query = '{ auth { message }\n  metrics_names(site_id: "nope") }';
     for (const accept of ["application/json", "application/graphql-response+json"]) {
@@ -615,6 +627,7 @@ test("the log tells of a request without its token", async () => {
 test.each([
   ["application/json", "application/json; charset=utf-8"],
   ["application/graphql-response+json", "application/graphql-response+json; charset=utf-8"],
+  ["application/graphql-response+json;q=0, application/json", "application/json; charset=utf-8"],
 ])("a wrong token is a GraphQL error with status 401, as %s where that is accepted", async (accept, type) => {
   const init = { headers: { ...json, accept, authorization: "Bearer wrong" } };
   for (const request of [

@@ -6,8 +6,8 @@ import { holdsToken, readToken } from "../access/auth.ts";
 import type { CodingName, CompressionConfig } from "../config/edge-settings.ts";
 import { addToLedger, createHeldLedger, type HeldLedger, measureHeldUse } from "../core/async/held-bytes.ts";
 import { type LimitUse, Unprocessable } from "../core/errors.ts";
-import { JsonSyntaxError, largeJsonChars, parseJsonInTurns } from "../core/json/json-in-turns.ts";
-import { parseJson } from "../core/json/parse-json.ts";
+import { JsonSyntaxError } from "../core/json/json-in-turns.ts";
+import { createJsonQueue, type JsonQueue } from "../core/json/json-queue.ts";
 import { chooseCoding } from "../core/negotiation.ts";
 import { ClientGone } from "../operations/runtime/lifetime.ts";
 import { readPeerCertificate } from "./tls.ts";
@@ -168,25 +168,20 @@ interface HeldText {
   readonly release: () => void;
 }
 
-/** What is under way of the bodies of a server. */
+/** The bytes of the bodies of a server, and how many of them one owner may hold. */
 interface BodiesState {
   readonly held: HeldLedger;
   readonly ownerLimitBytes: number;
-  /** The last parsing of each owner: values are many times as large as their text, so one is made at a time. */
-  readonly parsing: Map<string, Promise<unknown>>;
 }
 
 /** Of all bodies that are being read and parsed; one owner has half of them. */
 const defaultBodiesLimitBytes = 64 * 1_048_576;
 
 export function createBodyReader(limitBytes: number = defaultBodiesLimitBytes): BodyReader {
-  const state: BodiesState = {
-    held: createHeldLedger("bodies"),
-    ownerLimitBytes: limitBytes / 2,
-    parsing: new Map(),
-  };
+  const state: BodiesState = { held: createHeldLedger("bodies"), ownerLimitBytes: limitBytes / 2 };
+  const json = createJsonQueue();
   const readText: BodyReader["readText"] = (...body) => readHeldText(state, ...body);
-  const parse = (text: string, owner: string) => parseBody(state, text, owner);
+  const parse = (text: string, owner: string) => parseBody(json, text, owner);
   return {
     readText,
     parseJson: parse,
@@ -267,36 +262,11 @@ function decodeUtf8(bytes: Uint8Array, headers: Exchange["headers"]): string {
   }
 }
 
-async function parseBody(state: BodiesState, text: string, owner: string): Promise<unknown> {
+async function parseBody(json: JsonQueue, text: string, owner: string): Promise<unknown> {
   try {
-    return text.length <= largeJsonChars ? await parseSmallJson(text) : await parseLarge(state, text, owner);
+    return await json.parse(text, owner);
   } catch (error) {
     throw error instanceof JsonSyntaxError ? createInvalidJsonError(text, error) : error;
-  }
-}
-
-/** Where it fails, our reader tells the position, which V8 does not name in short texts. @throws {JsonSyntaxError} */
-async function parseSmallJson(text: string): Promise<unknown> {
-  try {
-    return parseJson(text);
-  } catch {
-    return await parseJsonInTurns(text);
-  }
-}
-
-async function parseLarge({ parsing }: BodiesState, text: string, owner: string): Promise<unknown> {
-  const before = parsing.get(owner);
-  const parsed = Promise.resolve(before).then(() => parseJsonInTurns(text));
-  // Not the value, which the last promise of an owner would keep.
-  const ended = parsed.then(
-    () => undefined,
-    () => undefined,
-  );
-  parsing.set(owner, ended);
-  try {
-    return await parsed;
-  } finally {
-    if (parsing.get(owner) === ended) parsing.delete(owner);
   }
 }
 

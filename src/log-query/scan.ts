@@ -122,22 +122,27 @@ function scanOperator(query: string, position: number): Operator | undefined {
   }
 }
 
-// Rule 6 escapes the dot. A key may also hold what would end it, so the same backslash takes the meaning from those
-// characters, and from itself; before anything else it stands for itself, as it does inside quotes.
-const escapes = /\\([.\\ \t\n\r()"=:!<>])/g;
-// A `!` is escaped only where it could begin an operator or ends the text: so `!_string` is printed plainly, and keeps its suffix.
-const special = /[.\\ \t\n\r()"=:<>]|!(?![^=:])/g;
-
+/** Whether a backslash takes the meaning from the character here: rule 6 says so of the dot, and a key may hold what would end it. */
 function isEscapable(text: string, position: number): boolean {
   return position < text.length && classifyAt(text, position) !== 0;
 }
 
+/** Before anything else a backslash stands for itself, as it does inside quotes. */
 export function unescapeKey(written: string): string {
-  return written.includes("\\") ? written.replace(escapes, "$1") : written;
+  if (!written.includes("\\")) return written;
+  return written.replace(/\\(.)/gs, (pair, escaped: string) => (isEscapable(escaped, 0) ? escaped : pair));
 }
 
 export function escapeKey(key: string): string {
-  return key.replace(special, "\\$&");
+  // No letter, digit or underscore has a meaning.
+  return key.replace(/\W/g, (character, position: number) =>
+    isEscapable(key, position) && !isPlainBang(key, position) ? `\\${character}` : character,
+  );
+}
+
+/** A `!` that neither begins an operator nor ends the key: so `!_string` is printed plainly, and keeps its suffix. */
+function isPlainBang(key: string, position: number): boolean {
+  return key[position] === "!" && /[^=:]/.test(key.charAt(position + 1));
 }
 
 /** Whether a key as written begins with a backslash that escapes nothing: see field.ts. */

@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import { requireAt } from "../../core/collections.ts";
 import { tryParseJson } from "../../core/json/parse-json.ts";
-import { type Instant, type Millis, minute, nanosPerMilli } from "../../core/time.ts";
+import { type Instant, type Millis, minute, nanosPerMilli, type TimeRange } from "../../core/time.ts";
 import type { GroupName, StoredSegment } from "../rollups/stored-cover.ts";
 import { definition } from "./definition.ts";
 
@@ -104,7 +104,11 @@ export function printManifest(group: string, { at, version, segments, merged, ap
     places.set(text, place);
     return place;
   };
-  const write = (segment: StoredSegment): WrittenSegment => toWritten(segment, addOrigins(segment));
+  const write = (segment: StoredSegment): WrittenSegment => {
+    const { start, minutes } = toMinutes(segment.range);
+    const content = segment.id.slice(formatSegmentId(group, start, minutes, "").length);
+    return [start, minutes, content, segment.bytes, addOrigins(segment)];
+  };
   const written: z.input<typeof manifestSchema> = {
     format,
     group,
@@ -137,20 +141,15 @@ export function parseManifest(group: string, text: string): Manifest | undefined
   };
 }
 
-function toWritten({ range: { from, to }, id, bytes }: StoredSegment, origins: number): WrittenSegment {
-  const start = Number(from / nanosPerMinute);
-  const minutes = Number((to + 1n - from) / nanosPerMinute);
-  const content = id.slice(formatSegmentId(hashOfId(id), start, minutes, "").length);
-  return [start, minutes, content, bytes, origins];
+/** The start and the length of a range of whole minutes, as they are written. */
+function toMinutes({ from, to }: TimeRange): { readonly start: number; readonly minutes: number } {
+  return {
+    start: Number(from / nanosPerMinute),
+    minutes: Number((to + 1n - from) / nanosPerMinute),
+  };
 }
 
-function hashOfId(id: string): string {
-  const group = parseGroupOfId(id);
-  if (group === undefined) throw new RangeError("an id of no segment");
-  return group;
-}
-
-function toRange(start: number, minutes: number): StoredSegment["range"] {
+function toRange(start: number, minutes: number): TimeRange {
   const from = BigInt(start) * nanosPerMinute;
   return { from: from as Instant, to: (from + BigInt(minutes) * nanosPerMinute - 1n) as Instant };
 }
@@ -168,11 +167,10 @@ const segmentBodySchema = z.strictObject({
 /** The document of a segment's figures, which are a value of JSON. The range is of whole minutes. */
 export function printSegment(
   group: string,
-  { range, origins }: { readonly range: StoredSegment["range"]; readonly origins: ReadonlySet<string> },
+  { range, origins }: { readonly range: TimeRange; readonly origins: ReadonlySet<string> },
   figures: unknown,
 ): { readonly segment: StoredSegment; readonly body: string } {
-  const start = Number(range.from / nanosPerMinute);
-  const minutes = Number((range.to + 1n - range.from) / nanosPerMinute);
+  const { start, minutes } = toMinutes(range);
   const body = JSON.stringify({ format, group, start, minutes, figures });
   const id = formatSegmentId(group, start, minutes, hashContent(body));
   return { segment: { range, id, bytes: body.length, origins: [...origins].sort() }, body };

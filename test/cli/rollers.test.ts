@@ -7,7 +7,7 @@ import { type Config, parseConfig } from "#src/config/config.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { SpanReader } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
-import { parseGroupOfId } from "#src/tracing/rollup-store/manifest.ts";
+import { parseManifestId } from "#src/tracing/rollup-store/manifest.ts";
 import { createStoredSpans } from "../tracing/rollups/stored-spans.ts";
 import { at } from "../tracing/span-builder.ts";
 
@@ -109,8 +109,7 @@ test("figures are made of each site, for what each token may see, until the end"
   ]);
   const groups: string[] = [];
   for await (const batch of store.list(new AbortController().signal)) {
-    for (const { id, site } of batch)
-      if (id.startsWith("manifest-") && parseGroupOfId(id) !== undefined) groups.push(site);
+    for (const { id, site } of batch) if (parseManifestId(id) !== undefined) groups.push(site);
   }
   // Requests, slow events, their actions in 16 parts, and edges and those of actions, of `a` alone, with `b` and with `c`; those of
   // `b` with `a` only, since no token sees the traces of `b` alone, and those of `c` with `a`.

@@ -1,5 +1,6 @@
 // A lease lets one of several instances make figures at a time. It only saves work: if two work at once, because a clock is wrong
 // or a step takes longer than the lease, both write equal segments, and the manifest of the slower one is rejected.
+import { createHash } from "node:crypto";
 import { z } from "zod";
 import { tryParseJson } from "../../core/json/parse-json.ts";
 import type { Millis } from "../../core/time.ts";
@@ -18,6 +19,19 @@ const bodySchema = z.strictObject({ holder: z.string(), until: z.number() });
 
 /** Another instance may take the lease so long after its holder has renewed it. */
 const leaseLifetime: Millis = 60_000;
+
+/** The lease for making these groups, which are in a fixed order. */
+export function formatLeaseId(groups: readonly string[]): string {
+  return `lease-${createHash("sha256").update(JSON.stringify(groups)).digest("base64url").slice(0, 24)}`;
+}
+
+/** A document with which `readout check` tries whether it may write. It is deleted like a lease that nobody holds. */
+export const probeId = "lease-check";
+
+/** Whether a document is a lease or the probe. */
+export function isLeaseId(id: string): boolean {
+  return id === probeId || /^lease-[\w-]{24}$/.test(id);
+}
 
 /** Takes or prolongs the lease. Returns whether this instance holds it. @throws {BackendError} */
 export async function holdLease(lease: Lease, signal: AbortSignal): Promise<boolean> {

@@ -9,7 +9,10 @@ import { type Instant, type Millis, minute, nanosPerMilli, type TimeRange } from
 import type { GroupName, StoredSegment } from "../rollups/stored-cover.ts";
 import { definition } from "./definition.ts";
 
-/** The form of the documents. Those of another one are made anew. */
+/**
+ * The form of the documents. Those of another one are made anew. Instances of the version before may be at work meanwhile: they
+ * leave segments alone as long as a document with the id of a manifest is written again within a day, whatever it holds.
+ */
 const format = 2;
 
 export interface Manifest {
@@ -90,9 +93,14 @@ function formatSegmentPrefix(group: string): string {
   return `segment-${group}-`;
 }
 
-/** The group of a manifest's or a segment's document; undefined for any other. */
-export function parseGroupOfId(id: string): string | undefined {
-  return /^(?:manifest|segment)-([\w-]{24})(?:-|$)/.exec(id)?.[1];
+/** The group of a manifest's document; undefined for an id of any other form. */
+export function parseManifestId(id: string): string | undefined {
+  return /^manifest-([\w-]{24})$/.exec(id)?.[1];
+}
+
+/** The group of a segment's document; undefined for an id of any other form. */
+export function parseSegmentId(id: string): string | undefined {
+  return /^segment-([\w-]{24})-\d+-\d+-[\w-]{16}$/.exec(id)?.[1];
 }
 
 export function printManifest(group: string, { at, version, segments, merged, apart }: Manifest): string {

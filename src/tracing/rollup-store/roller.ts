@@ -1,7 +1,7 @@
 // The roller of one source: makes figures of closed segments, the newest first, then back through the retention. It does one
 // thing at a time and rests between them, so that it takes a bounded share of the source's time. What clients ask for changes
 // nothing of that. It ends with its signal at any point, and loses nothing.
-import { createHash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type NonEmpty, requireAt } from "../../core/collections.ts";
 import { isTrouble } from "../../core/errors.ts";
@@ -17,7 +17,7 @@ import {
 import type { LogEvent } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import type { GroupToRoll } from "./group-manifests.ts";
-import { holdLease, type Lease, releaseLease } from "./lease.ts";
+import { formatLeaseId, holdLease, type Lease, releaseLease } from "./lease.ts";
 import { formatManifestId, type Manifest } from "./manifest.ts";
 import { announceGroup, type RollContext, type RollStep, rollGroups } from "./roll-step.ts";
 import { groupTargets, type RollTarget, splitTargets } from "./roll-target.ts";
@@ -130,7 +130,7 @@ export async function runRoller(settings: RollerSettings, signal: AbortSignal): 
     lease: {
       store,
       // Instances with one configuration share the work; those with others have other groups.
-      id: `lease-${createHash("sha256").update(JSON.stringify(groups)).digest("base64url").slice(0, 24)}`,
+      id: formatLeaseId(groups),
       holder: randomUUID(),
       now: () => toMillis(now()),
     },

@@ -1,7 +1,8 @@
 // What a rollup store has, for operators.
 import type { Instant, Millis } from "../../core/time.ts";
 import type { RollupStore } from "../../store/rollups.ts";
-import { findReach, formatManifestId, parseGroupOfId, parseManifest } from "./manifest.ts";
+import { probeId } from "./lease.ts";
+import { findReach, formatManifestId, parseManifest, parseManifestId } from "./manifest.ts";
 
 interface KeptOfSite {
   readonly site: string;
@@ -25,8 +26,8 @@ export async function surveyRollups(
   const groups: { readonly site: string; readonly group: string }[] = [];
   for await (const batch of store.list(signal)) {
     for (const { id, site } of batch) {
-      const group = parseGroupOfId(id);
-      if (group !== undefined && id === formatManifestId(group)) groups.push({ site, group });
+      const group = parseManifestId(id);
+      if (group !== undefined) groups.push({ site, group });
     }
   }
   const found: KeptOfSite[] = [];
@@ -49,9 +50,6 @@ export async function surveyRollups(
     .map(addGroups)
     .sort((a, b) => (a.site < b.site ? -1 : 1));
 }
-
-/** The roller deletes it like a lease that nobody holds. */
-const probeId = "lease-check";
 
 function addGroups([site, own]: readonly [string, readonly KeptOfSite[]]): KeptOfSite {
   const reaches = own.map(({ reach }) => reach);

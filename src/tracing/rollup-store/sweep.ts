@@ -1,8 +1,10 @@
 // Deletes what nobody refers to: segments that were replaced, passed the retention or were left by a roller that ended early, and
-// manifests of sites, definitions or views that are gone.
+// manifests of sites, definitions, views or versions of the program that are gone. Another version may be at work beside this one,
+// whose manifests this one cannot read. It writes them again and again, so their age alone tells whether it is still there.
 import { day, hour, type Millis } from "../../core/time.ts";
-import type { ListedDocument, RollupStore } from "../../store/rollups.ts";
-import { formatManifestId, parseGroupOfId, parseManifest } from "./manifest.ts";
+import type { RollupStore } from "../../store/rollups.ts";
+import { isLeaseId } from "./lease.ts";
+import { formatManifestId, parseManifest, parseManifestId, parseSegmentId } from "./manifest.ts";
 
 /** A manifest that was not written for so long has nobody who cares for it. */
 const manifestLifetime: Millis = day - 2 * hour;
@@ -17,8 +19,9 @@ interface SweepResult {
 }
 
 /**
- * Deletes old manifests, and segments that were unreferenced at the sweep before too: a request may still have a manifest that
- * refers to them. Documents of others in the same place are left alone. @throws {BackendError}
+ * Deletes old manifests and leases, and segments that were unreferenced at the sweep before too: a request may still have a
+ * manifest that refers to them. Segments whose manifest cannot be read stay as long as it does. Documents whose ids this program
+ * does not write are left alone. @throws {BackendError}
  */
 export async function sweepRollups(
   store: RollupStore,
@@ -26,55 +29,67 @@ export async function sweepRollups(
   before: ReadonlySet<string>,
   signal: AbortSignal,
 ): Promise<SweepResult> {
-  const manifests = new Set<string>();
-  const segments = new Map<string, string>();
-  const old: string[] = [];
-  for await (const batch of store.list(signal)) {
-    for (const document of batch) {
-      const { id } = document;
-      const group = parseGroupOfId(id);
-      if (isOld(document, now)) old.push(id);
-      else if (group !== undefined && id === formatManifestId(group)) manifests.add(group);
-      else if (group !== undefined) segments.set(id, group);
-    }
-  }
-  const referenced = new Set<string>();
-  const broken = new Set<string>();
-  for (const [group, ids] of await readReferences(store, [...manifests], signal)) {
-    for (const id of ids) {
-      referenced.add(id);
-      if (!segments.has(id)) broken.add(group);
-    }
-  }
-  const unreferenced = new Set([...segments.keys()].filter((id) => !referenced.has(id)));
+  const { old, groups, segments } = await listDocuments(store, now, signal);
+  const { referenced, unreadable } = await readReferences(store, groups, signal);
+  const isUnreferenced = ([id, group]: readonly [string, string]): boolean =>
+    !referenced.has(id) && !unreadable.has(group);
+  const unreferenced = new Set([...segments].filter(isUnreferenced).map(([id]) => id));
   await removeAll(store, [...old, ...[...unreferenced].filter((id) => before.has(id))], signal);
-  return { unreferenced, broken };
+  const broken = [...referenced].filter(([id]) => !segments.has(id)).map(([, group]) => group);
+  return { unreferenced, broken: new Set(broken) };
 }
 
-function isOld({ id, made }: ListedDocument, now: Millis): boolean {
-  return (id.startsWith("manifest-") || id.startsWith("lease-")) && made < now - manifestLifetime;
+interface ListedIds {
+  /** Ids of manifests and leases that nobody has written for long. */
+  readonly old: readonly string[];
+  /** The groups of all other manifests. */
+  readonly groups: readonly string[];
+  /** The group of each segment, by its id. */
+  readonly segments: ReadonlyMap<string, string>;
 }
 
-/** The ids of the segments' documents, by group. */
+async function listDocuments(store: RollupStore, now: Millis, signal: AbortSignal): Promise<ListedIds> {
+  const old: string[] = [];
+  const groups: string[] = [];
+  const segments = new Map<string, string>();
+  for await (const batch of store.list(signal)) {
+    for (const { id, made } of batch) {
+      const segmentGroup = parseSegmentId(id);
+      if (segmentGroup !== undefined) segments.set(id, segmentGroup);
+      const group = parseManifestId(id);
+      if (group === undefined && !isLeaseId(id)) continue;
+      if (made < now - manifestLifetime) old.push(id);
+      else if (group !== undefined) groups.push(group);
+    }
+  }
+  return { old, groups, segments };
+}
+
+interface References {
+  /** The group of each segment to which a manifest refers, by its id. */
+  readonly referenced: ReadonlyMap<string, string>;
+  /** The groups whose manifests cannot be read. */
+  readonly unreadable: ReadonlySet<string>;
+}
+
 async function readReferences(
   store: RollupStore,
   groups: readonly string[],
   signal: AbortSignal,
-): Promise<ReadonlyMap<string, readonly string[]>> {
-  const references = new Map<string, readonly string[]>();
+): Promise<References> {
+  const referenced = new Map<string, string>();
+  const unreadable = new Set<string>();
   for (let first = 0; first < groups.length; first += maxManifestsPerRead) {
     const part = groups.slice(first, first + maxManifestsPerRead);
     const documents = await store.read(part.map(formatManifestId), signal);
     const bodies = new Map(documents.map(({ id, body }) => [id, body]));
     for (const group of part) {
       const manifest = parseManifest(group, bodies.get(formatManifestId(group)) ?? "");
-      references.set(
-        group,
-        manifest === undefined ? [] : [...manifest.segments, ...manifest.merged].map(({ id }) => id),
-      );
+      if (manifest === undefined) unreadable.add(group);
+      else for (const { id } of [...manifest.segments, ...manifest.merged]) referenced.set(id, group);
     }
   }
-  return references;
+  return { referenced, unreadable };
 }
 
 async function removeAll(store: RollupStore, ids: readonly string[], signal: AbortSignal): Promise<void> {

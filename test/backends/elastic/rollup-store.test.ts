@@ -13,6 +13,7 @@ import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts"
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
 import { rollGroups } from "#src/tracing/rollup-store/roll-step.ts";
 import { groupTargets } from "#src/tracing/rollup-store/roll-target.ts";
+import { sweepRollups } from "#src/tracing/rollup-store/sweep.ts";
 import { openCaughtUpSnapshot } from "#src/tracing/rollups/caught-up-snapshot.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import { encodeEventDigest } from "#src/tracing/spans/digest.ts";
@@ -291,13 +292,27 @@ function testFigures({ shipper, open, copies }: Place): void {
     }
     await settle();
     await roll();
+    await sweepTwice(requireLast(clusters), store);
     lookups.length = 0;
     await compareAnswers();
     expect(lookups.filter((hit) => !hit)).toEqual([]);
     expect(lookups.length).toBeGreaterThan(5);
     expect(compared).toBeGreaterThan(2 * rounds);
-    await requireLast(clusters).request("POST", `/${index}/_refresh`);
   });
+}
+
+/** Deletes what the killed rollers have left, and nothing of another program. */
+async function sweepTwice(cluster: Cluster, store: RollupStore): Promise<void> {
+  const other = { id: "manifest-of-another-program", site: "", made: 0, body: "{}" };
+  await store.create([other], signal);
+  await cluster.request("POST", `/${index}/_refresh`);
+  const now = base + length;
+  const first = await sweepRollups(store, now, new Set(), signal);
+  const second = await sweepRollups(store, now, first.unreferenced, signal);
+  expect(first.unreferenced.size).toBeGreaterThan(0);
+  expect([first.broken, second.broken]).toEqual([new Set(), new Set()]);
+  expect(await store.read([...first.unreferenced], signal)).toEqual([]);
+  expect(await store.read([other.id], signal)).toHaveLength(1);
 }
 
 const copies = { settings: { number_of_shards: 2, number_of_replicas: 1, refresh_interval: "300ms" } };

@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { createMemoryRollups } from "#resolvers/memory/stores/rollup-store.ts";
 import { requireFirst } from "#src/core/collections.ts";
 import { BackendError, FiguresUnfinished } from "#src/core/errors.ts";
-import { day, hour, minute } from "#src/core/time.ts";
+import { hour, minute } from "#src/core/time.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
 import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
@@ -12,7 +12,6 @@ import { holdLease, releaseLease } from "#src/tracing/rollup-store/lease.ts";
 import { formatManifestId, parseManifest } from "#src/tracing/rollup-store/manifest.ts";
 import { announceGroup } from "#src/tracing/rollup-store/roll-step.ts";
 import { type RollerSettings, runRoller } from "#src/tracing/rollup-store/roller.ts";
-import { sweepRollups } from "#src/tracing/rollup-store/sweep.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
 import type { StoredSegment } from "#src/tracing/rollups/stored-cover.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
@@ -307,28 +306,6 @@ describe("rollers", () => {
     );
     const kinds = new Set(log.mock.calls.map(([event]) => event.kind));
     expect(kinds).toEqual(new Set(["site_edges", "action_edges"]));
-  });
-
-  test("delete what nobody refers to, after a while, and nothing of others", async () => {
-    const site = openBusySite();
-    const [target] = site.targets;
-    if (target === undefined) throw new Error("no target");
-    const now = base + rolledAt;
-    await rollGroup(site.context, target);
-    const list = async () => {
-      const ids: string[] = [];
-      for await (const batch of site.inner.list(signal)) ids.push(...batch.map(({ id }) => id));
-      return ids.sort();
-    };
-    const kept = await list();
-    const orphan = kept.find((id) => id.startsWith("segment-"))?.replace(/-\d+-/, "-5-") ?? "";
-    const other = { id: "mine", site: "", made: 0, body: "" };
-    const old = { ...other, id: formatManifestId("g".repeat(24)), made: now - day };
-    await site.inner.create([{ ...other, id: orphan }, other, old], signal);
-    const first = await sweepRollups(site.inner, now, new Set(), signal);
-    expect(await list()).toEqual([...kept, orphan, "mine"].sort());
-    await sweepRollups(site.inner, now, first.unreferenced, signal);
-    expect(await list()).toEqual([...kept, "mine"].sort());
   });
 
   test("drop what the retention has passed, and make anew what is gone or was changed", async () => {

@@ -1,4 +1,4 @@
-// The manifests of groups that a step rolls, as documents of the store.
+// The manifests of groups, as documents of the store: those of a step, which are replaced, and those of all groups.
 import type { TimeRange } from "../../core/time.ts";
 import type { NewDocument, RollupStore } from "../../store/rollups.ts";
 import { emptyManifest, formatManifestId, type Manifest, parseManifest, printManifest } from "./manifest.ts";
@@ -26,7 +26,7 @@ export interface FoundManifest {
 }
 
 /** A manifest that cannot be read is as good as an empty one, and is replaced. Errors as `RollupStore.read`. */
-export async function readManifests(
+export async function readManifestsToReplace(
   store: RollupStore,
   groupsToRoll: readonly GroupToRoll[],
   signal: AbortSignal,
@@ -42,4 +42,23 @@ export async function readManifests(
     const manifest = document && parseManifest(group, document.body);
     return { groupToRoll, manifest: manifest ?? emptyManifest, revision: document?.revision };
   });
+}
+
+/** Few enough to hold their texts at the same time. */
+const manifestsPerRead = 20;
+
+/** The manifest of each group, in the order of the groups; undefined where it cannot be read. Errors as `RollupStore.read`. */
+export async function* readManifests(
+  store: RollupStore,
+  groups: readonly string[],
+  signal: AbortSignal,
+): AsyncGenerator<readonly [group: string, manifest: Manifest | undefined]> {
+  for (let first = 0; first < groups.length; first += manifestsPerRead) {
+    const part = groups.slice(first, first + manifestsPerRead);
+    const documents = await store.read(part.map(formatManifestId), signal);
+    const bodies = new Map(documents.map(({ id, body }) => [id, body]));
+    for (const group of part) {
+      yield [group, parseManifest(group, bodies.get(formatManifestId(group)) ?? "")];
+    }
+  }
 }

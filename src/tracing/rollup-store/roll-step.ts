@@ -24,7 +24,7 @@ import { findDamagedSegments } from "./catalogue.ts";
 import {
   type FoundManifest,
   type GroupToRoll,
-  readManifests,
+  readManifestsToReplace,
   toManifestDocument,
 } from "./group-manifests.ts";
 import { emptyManifest, type Manifest, printSegment } from "./manifest.ts";
@@ -110,7 +110,7 @@ export async function rollGroups(
   signal: AbortSignal,
 ): Promise<readonly RollStep[]> {
   const { reader, sources } = groupsToRoll[0].target;
-  const found = await readManifests(context.store, groupsToRoll, signal);
+  const found = await readManifestsToReplace(context.store, groupsToRoll, signal);
   const since = parseSince(reader, requireFirst(found).manifest);
   const opening = { sources, since, versions: [], pause: context.behindPause };
   const snapshot = await openCaughtUpSnapshot(reader, opening, signal);
@@ -274,7 +274,7 @@ export async function announceGroup(
   signal: AbortSignal,
 ): Promise<void> {
   const groupToRoll = { target, skipped: [], isUnverified: false, mayTakeAsDeleted: false };
-  const [found] = await readManifests(store, [groupToRoll], signal);
+  const [found] = await readManifestsToReplace(store, [groupToRoll], signal);
   if (found?.revision !== undefined) return;
   await store.replace(
     toManifestDocument(target, { ...emptyManifest, at: toMillis(now()) }),

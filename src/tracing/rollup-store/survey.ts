@@ -1,8 +1,10 @@
 // What a rollup store has, for operators.
+import { requireKey } from "../../core/collections.ts";
 import type { Instant, Millis } from "../../core/time.ts";
 import type { RollupStore } from "../../store/rollups.ts";
+import { readManifests } from "./group-manifests.ts";
 import { probeId } from "./lease.ts";
-import { findReach, formatManifestId, parseManifest, parseManifestId } from "./manifest.ts";
+import { findReach, parseManifestId } from "./manifest.ts";
 
 interface KeptOfSite {
   readonly site: string;
@@ -13,8 +15,6 @@ interface KeptOfSite {
   readonly bytes: number;
 }
 
-const maxManifestsPerRead = 20;
-
 /** Writes one small document and reads all manifests. In the order of the sites' names. @throws {BackendError} */
 export async function surveyRollups(
   store: RollupStore,
@@ -23,28 +23,18 @@ export async function surveyRollups(
 ): Promise<readonly KeptOfSite[]> {
   const [probe] = await store.read([probeId], signal);
   await store.replace({ id: probeId, site: "", made: now, body: "{}" }, probe?.revision, signal);
-  const groups: { readonly site: string; readonly group: string }[] = [];
+  const sites = new Map<string, string>();
   for await (const batch of store.list(signal)) {
     for (const { id, site } of batch) {
       const group = parseManifestId(id);
-      if (group !== undefined) groups.push({ site, group });
+      if (group !== undefined) sites.set(group, site);
     }
   }
   const found: KeptOfSite[] = [];
-  for (let first = 0; first < groups.length; first += maxManifestsPerRead) {
-    const part = groups.slice(first, first + maxManifestsPerRead);
-    const documents = await store.read(
-      part.map(({ group }) => formatManifestId(group)),
-      signal,
-    );
-    const bodies = new Map(documents.map(({ id, body }) => [id, body]));
-    for (const { site, group } of part) {
-      const manifest = parseManifest(group, bodies.get(formatManifestId(group)) ?? "");
-      if (manifest === undefined) continue;
-      const all = [...manifest.segments, ...manifest.merged];
-      const bytes = all.reduce((sum, segment) => sum + segment.bytes, 0);
-      found.push({ site, groups: 1, reach: findReach(manifest), bytes });
-    }
+  for await (const [group, manifest] of readManifests(store, [...sites.keys()], signal)) {
+    if (manifest === undefined) continue;
+    const bytes = [...manifest.segments, ...manifest.merged].reduce((sum, segment) => sum + segment.bytes, 0);
+    found.push({ site: requireKey(sites, group), groups: 1, reach: findReach(manifest), bytes });
   }
   return [...Map.groupBy(found, ({ site }) => site)]
     .map(addGroups)

@@ -3,13 +3,13 @@
 // whose manifests this one cannot read. It writes them again and again, so their age alone tells whether it is still there.
 import { day, hour, type Millis } from "../../core/time.ts";
 import type { RollupStore } from "../../store/rollups.ts";
+import { readManifests } from "./group-manifests.ts";
 import { isLeaseId } from "./lease.ts";
-import { formatManifestId, parseManifest, parseManifestId, parseSegmentId } from "./manifest.ts";
+import { parseManifestId, parseSegmentId } from "./manifest.ts";
 
 /** A manifest that was not written for so long has nobody who cares for it. */
 const manifestLifetime: Millis = day - 2 * hour;
 const maxRemoved = 1_000;
-const maxManifestsPerRead = 20;
 
 interface SweepResult {
   /** Segments to which no manifest refers now. One that is here again at the next sweep is deleted. */
@@ -79,15 +79,9 @@ async function readReferences(
 ): Promise<References> {
   const referenced = new Map<string, string>();
   const unreadable = new Set<string>();
-  for (let first = 0; first < groups.length; first += maxManifestsPerRead) {
-    const part = groups.slice(first, first + maxManifestsPerRead);
-    const documents = await store.read(part.map(formatManifestId), signal);
-    const bodies = new Map(documents.map(({ id, body }) => [id, body]));
-    for (const group of part) {
-      const manifest = parseManifest(group, bodies.get(formatManifestId(group)) ?? "");
-      if (manifest === undefined) unreadable.add(group);
-      else for (const { id } of [...manifest.segments, ...manifest.merged]) referenced.set(id, group);
-    }
+  for await (const [group, manifest] of readManifests(store, groups, signal)) {
+    if (manifest === undefined) unreadable.add(group);
+    else for (const { id } of [...manifest.segments, ...manifest.merged]) referenced.set(id, group);
   }
   return { referenced, unreadable };
 }

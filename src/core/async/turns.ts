@@ -169,3 +169,6 @@ export async function takeSteps<T>(steps: Steps<T>, signal?: AbortSignal): Promi
   }
   return step.value;
 }
+
+/** The result of work that takes turns where it is long, and is done at once where it is short. */
+export type MaybePromise<Value> = Value | Promise<Value>;

@@ -1,8 +1,9 @@
 // What figures are: of which spans, how they are read, added up and kept.
+import type { MaybePromise } from "../../core/async/turns.ts";
 import { requireFirst } from "../../core/collections.ts";
 import type { TimeRange } from "../../core/time.ts";
 import type { Budget, SpanReader, SpanSelection, SpanSources } from "../../store/spans.ts";
-import type { FiguresCodec, GroupName, MaybePromise } from "./stored-cover.ts";
+import type { FiguresCodec, GroupName } from "./stored-cover.ts";
 
 export interface RollupQuery {
   readonly sources: SpanSources;

@@ -1,5 +1,7 @@
 // What an index has kept of a range: segments of several lengths, whose figures hold as of a version of the source. Before they
 // are used, the snapshot of the request proves which of them still hold; the gaps between them are left to the other ways.
+import type { MaybePromise } from "../../core/async/turns.ts";
+import { findLowerBound } from "../../core/collections.ts";
 import type { BackendError } from "../../core/errors.ts";
 import { compare } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
@@ -72,8 +74,6 @@ export interface FiguresCodec<Figures> {
   readonly merge: (figures: readonly Figures[]) => MaybePromise<Figures>;
 }
 
-export type MaybePromise<Value> = Value | Promise<Value>;
-
 /** What is kept of a group: segments in the order of time, and hours and days of them. */
 export type KeptSegments = Pick<StoredGroup, "segments" | "merged">;
 
@@ -88,9 +88,9 @@ export function dropFromCover<Cover extends KeptSegments>(
   { minutes, changedOrigins }: Changes,
 ): Cover {
   if (minutes.size === 0 && changedOrigins.size === 0) return cover;
-  const sorted = BigInt64Array.from(minutes).sort();
+  const sorted = [...BigInt64Array.from(minutes).sort()];
   const isUnchanged = ({ range, origins }: StoredSegment): boolean => {
-    const first = findFirstFrom(sorted, range.from);
+    const first = sorted[findLowerBound(sorted, (minute) => minute >= range.from)];
     return (first === undefined || first > range.to) && !origins.some((origin) => changedOrigins.has(origin));
   };
   return {
@@ -98,17 +98,6 @@ export function dropFromCover<Cover extends KeptSegments>(
     segments: cover.segments.filter(isUnchanged),
     merged: cover.merged.filter(isUnchanged),
   };
-}
-
-function findFirstFrom(sorted: BigInt64Array, from: bigint): bigint | undefined {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((sorted[middle] ?? from) < from) low = middle + 1;
-    else high = middle;
-  }
-  return sorted[low];
 }
 
 /** The segments that hold in the snapshot. */

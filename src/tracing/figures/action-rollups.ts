@@ -17,7 +17,7 @@ import {
   measureFigures,
   measureText,
 } from "../rollups/duration-figures.ts";
-import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/figures-kind.ts";
+import { type AnalysisKind, nameGroup, type RollupQuery, type StoredKind } from "../rollups/figures-kind.ts";
 import { findRangeIndex } from "../rollups/segments.ts";
 import { trackBudget } from "../spans/read-budget.ts";
 import { deriveNames, formatActionKey, isRequest } from "../spans/requests.ts";
@@ -31,7 +31,7 @@ import {
 } from "./stored-figures.ts";
 
 /** All requests of a site, as they are kept outside of this process too. */
-export const requestRollups: StorableKind<RollupQuery, RequestsByPart> = {
+export const requestRollups: StoredKind<RollupQuery, RequestsByPart> = {
   name: "actions",
   key: () => [],
   listSources: ({ sources }) => sources,
@@ -114,7 +114,7 @@ function addRequest(piece: RequestsByPart, span: Span): RequestFigures {
   return figures;
 }
 
-type RequestKind<Query extends RollupQuery, Answer> = RollupKind<Query, RequestsByPart, Answer>;
+type RequestKind<Query extends RollupQuery, Answer> = AnalysisKind<Query, RequestsByPart, Answer>;
 
 /** What the answers over requests share. */
 const answered = {
@@ -148,7 +148,7 @@ export const actionRollups: RequestKind<ActionsQuery, readonly ActionRow[]> = {
     });
   },
   stored: {
-    nameGroup: (query) => nameGroup(requestRollups, query),
+    chooseGroup: (query) => nameGroup(requestRollups, query),
     decode: (value, { revision }) =>
       revision === undefined ? requestsCodec.decode(value) : decodeRequests(value, [revision]),
   },
@@ -176,7 +176,7 @@ export const revisionRollups: RequestKind<RevisionQuery, RevisionStats | undefin
   ...answeredByRevision,
   combine: (pieces, { revision }) => combineRevision(pieces, revision),
   stored: {
-    nameGroup: (query) => nameGroup(requestRollups, query),
+    chooseGroup: (query) => nameGroup(requestRollups, query),
     decode: (value, { revision }) => decodeRequests(value, [revision]),
   },
 };
@@ -192,7 +192,7 @@ export const revisionsRollups: RequestKind<RevisionsQuery, ReadonlyMap<string, R
     return found;
   },
   stored: {
-    nameGroup: (query) => nameGroup(requestRollups, query),
+    chooseGroup: (query) => nameGroup(requestRollups, query),
     decode: (value, { revisions }) => decodeRequests(value, revisions),
   },
 };

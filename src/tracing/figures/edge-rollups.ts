@@ -16,7 +16,7 @@ import {
   measureFigures,
   measureText,
 } from "../rollups/duration-figures.ts";
-import { nameGroup, type RollupKind, type StorableKind } from "../rollups/figures-kind.ts";
+import { type AnalysisKind, nameGroup, type StoredKind } from "../rollups/figures-kind.ts";
 import { findRangeIndex } from "../rollups/segments.ts";
 import {
   formatEdgesAction,
@@ -43,8 +43,8 @@ const siteSides = ["upstream", "downstream", "internal"] as const;
 const actionSides = ["upstream", "downstream"] as const;
 type SiteEdgeFigures = FiguresBySide<keyof SiteEdges, SiteEdgeKey>;
 
-export const siteEdgeRollups: RollupKind<EdgesQuery, SiteEdgeFigures, SiteEdges> &
-  StorableKind<EdgesQuery, SiteEdgeFigures> = {
+export const siteEdgeRollups: AnalysisKind<EdgesQuery, SiteEdgeFigures, SiteEdges> &
+  StoredKind<EdgesQuery, SiteEdgeFigures> = {
   name: "site_edges",
   // Tells the sources of the site from its partners.
   key: ({ sources }) => [sources.length],
@@ -61,7 +61,7 @@ export const siteEdgeRollups: RollupKind<EdgesQuery, SiteEdgeFigures, SiteEdges>
   },
   measure: (figures) => measureSides(siteSides, figures),
   codec: siteEdgesCodec,
-  stored: { nameGroup: (query) => nameGroup(siteEdgeRollups, query), decode: siteEdgesCodec.decode },
+  stored: { chooseGroup: (query) => nameGroup(siteEdgeRollups, query), decode: siteEdgesCodec.decode },
 };
 
 /** Both kinds of edges are made of the same calls. */
@@ -72,7 +72,7 @@ function findSharedCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSig
 }
 
 /** The edges of each action of a site, as they are kept outside of this process. */
-export const edgesByActionRollups: StorableKind<EdgesQuery, EdgesByAction> = {
+export const edgesByActionRollups: StoredKind<EdgesQuery, EdgesByAction> = {
   name: "action_edges",
   key: ({ sources }) => [sources.length],
   listSources: listAllSources,
@@ -98,7 +98,7 @@ export const edgesByActionRollups: StorableKind<EdgesQuery, EdgesByAction> = {
   codec: actionEdgesCodec,
 };
 
-export const actionEdgeRollups: RollupKind<ActionEdgesQuery, ActionEdgeFigures, ActionEdges> = {
+export const actionEdgeRollups: AnalysisKind<ActionEdgesQuery, ActionEdgeFigures, ActionEdges> = {
   name: "action_edges",
   key: ({ sources, service, namespace, action }) => [sources.length, service, namespace, action],
   listSources: listAllSources,
@@ -114,7 +114,7 @@ export const actionEdgeRollups: RollupKind<ActionEdgesQuery, ActionEdgeFigures, 
   },
   measure: (figures) => measureSides(actionSides, figures),
   stored: {
-    nameGroup: (query) => nameGroup(edgesByActionRollups, query),
+    chooseGroup: (query) => nameGroup(edgesByActionRollups, query),
     decode: (value, query) => decodeActionEdges(value, formatEdgesAction(query)),
   },
 };

@@ -9,7 +9,7 @@ import type { SlowEventActionsQuery, SlowEventsQuery } from "../../store/span-an
 import type { SpanReader, SpanTally } from "../../store/spans.ts";
 import { formatWorkKey, shareWork } from "../rollup-store/shared-work.ts";
 import { measureText } from "../rollups/duration-figures.ts";
-import { nameGroup, type RollupKind, type RollupQuery, type StorableKind } from "../rollups/figures-kind.ts";
+import { type AnalysisKind, nameGroup, type RollupQuery, type StoredKind } from "../rollups/figures-kind.ts";
 import { findRangeIndex } from "../rollups/segments.ts";
 import {
   addEventAction,
@@ -36,8 +36,8 @@ import {
   mergeEventActions,
 } from "./stored-figures.ts";
 
-export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonly SlowEvent[]> &
-  StorableKind<SlowEventsQuery, EventFigures> = {
+export const slowEventRollups: AnalysisKind<SlowEventsQuery, EventFigures, readonly SlowEvent[]> &
+  StoredKind<SlowEventsQuery, EventFigures> = {
   name: "slow_events",
   key: () => [],
   listSources: ({ sources }) => sources,
@@ -72,7 +72,7 @@ export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonl
     return rankEvents(wanted, limit, total);
   },
   codec: eventsCodec,
-  stored: { nameGroup: (query) => nameGroup(slowEventRollups, query), decode: eventsCodec.decode },
+  stored: { chooseGroup: (query) => nameGroup(slowEventRollups, query), decode: eventsCodec.decode },
   measure: ({ events }) => [...events.keys()].reduce((bytes, id) => bytes + 2 * measureText(id) + 300, 300),
 };
 
@@ -80,7 +80,7 @@ export const slowEventRollups: RollupKind<SlowEventsQuery, EventFigures, readonl
 const eventParts = 16;
 
 /** The actions of each slow event, as they are kept outside of this process: by `choosePart` of the event's digest. */
-export const actionsByEventRollups: readonly StorableKind<RollupQuery, ActionsByEvent>[] = Array.from(
+export const actionsByEventRollups: readonly StoredKind<RollupQuery, ActionsByEvent>[] = Array.from(
   { length: eventParts },
   (_, part) => ({
     name: "slow_event_actions",
@@ -139,7 +139,7 @@ async function readActionsByEvent(
   return pieces;
 }
 
-export const slowEventActionRollups: RollupKind<
+export const slowEventActionRollups: AnalysisKind<
   SlowEventActionsQuery,
   EventActions,
   readonly SlowEventAction[]
@@ -161,7 +161,7 @@ export const slowEventActionRollups: RollupKind<
   },
   combine: (pieces) => listEventActions(mergeEventActions(pieces)),
   stored: {
-    nameGroup: (query) =>
+    chooseGroup: (query) =>
       nameGroup(requireAt(actionsByEventRollups, choosePart(query.digest, eventParts)), query),
     decode: (value, { digest }) => decodeEventActions(value, digest),
   },

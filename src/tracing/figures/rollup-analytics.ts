@@ -4,7 +4,7 @@ import type { SpanAnalytics } from "../../store/span-analytics.ts";
 import type { SpanReader } from "../../store/spans.ts";
 import { createSpanAnalytics } from "../analytics.ts";
 import { recordChoice } from "../rollups/choice.ts";
-import type { RollupKind, RollupQuery } from "../rollups/figures-kind.ts";
+import type { AnalysisKind, RollupQuery } from "../rollups/figures-kind.ts";
 import type { RollupCache } from "../rollups/rollup-cache.ts";
 import { answerFromRollups } from "../rollups/rollups.ts";
 import { actionRollups, revisionRollups, revisionsRollups } from "./action-rollups.ts";
@@ -46,7 +46,7 @@ export function createRollupAnalytics(reader: SpanReader, cache: RollupCache): S
 interface Ways<Query extends RollupQuery, Figures, Answer> {
   readonly reader: SpanReader;
   readonly cache: RollupCache;
-  readonly kind: RollupKind<Query, Figures, Answer>;
+  readonly kind: AnalysisKind<Query, Figures, Answer>;
   /** The definition, which reads the whole range. */
   readonly define: (query: Query, signal: AbortSignal) => Promise<Answer>;
 }
@@ -63,7 +63,7 @@ async function answer<Query extends RollupQuery, Figures, Answer>(
   } catch (error) {
     const isTooLarge = error instanceof Refused && error.slug === "result_too_large";
     if (!isTooLarge || cache.stored === undefined) throw error;
-    const explain = () => cache.stored?.explainMissing(kind.stored.nameGroup(query), signal);
+    const explain = () => cache.stored?.explainMissing(kind.stored.chooseGroup(query), signal);
     throw found.refusal ?? (await explain()) ?? error;
   }
 }

@@ -3,7 +3,7 @@ import { isNonEmpty, type NonEmpty } from "../../core/collections.ts";
 import type { Instant, Millis, TimeRange } from "../../core/time.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import type { Budget, SpanReader, SpanSelection, SpanSource, SpanSources } from "../../store/spans.ts";
-import { nameGroup, type RollupQuery, type StorableKind } from "../rollups/figures-kind.ts";
+import { nameGroup, type RollupQuery, type StoredKind } from "../rollups/figures-kind.ts";
 import type { GroupName, StoredSegment } from "../rollups/stored-cover.ts";
 import { loadSegments } from "./catalogue.ts";
 import { hashGroup } from "./manifest.ts";
@@ -43,7 +43,7 @@ interface MergedFigures {
 
 /** The target of a kind. `buildQuery` returns the query whose figures are made, of a range. */
 export function createRollTarget<Query extends RollupQuery, Figures>(
-  kind: StorableKind<Query, Figures>,
+  kind: StoredKind<Query, Figures>,
   { backend, reader, retention }: Pick<RollTarget, "backend" | "reader" | "retention">,
   buildQuery: (range: TimeRange, budget: Budget) => Query,
 ): RollTarget {

@@ -1,4 +1,7 @@
-// What figures are: of which spans, how they are read, added up and kept.
+// What figures are: of which spans, how they are read, added up and kept. An analysis answers requests from figures, which this
+// process keeps in memory (`AnalysisKind`). Rollers make figures that an index keeps for all instances (`StoredKind`). Several
+// analyses may take theirs from one stored kind: it holds all actions of a site, of which a request asks for one. Where both
+// have the same figures, one object is both kinds.
 import type { MaybePromise } from "../../core/async/turns.ts";
 import { requireFirst } from "../../core/collections.ts";
 import type { TimeRange } from "../../core/time.ts";
@@ -11,7 +14,7 @@ export interface RollupQuery {
   readonly budget: Budget;
 }
 
-/** Figures that can be added up over time. */
+/** What both kinds have: figures of pieces of time, which can be added up. */
 interface FiguresKind<Query extends RollupQuery, Figures> {
   readonly name: string;
   /** What the figures depend on besides the sources and the range. */
@@ -31,8 +34,9 @@ interface FiguresKind<Query extends RollupQuery, Figures> {
   ) => Promise<readonly Figures[]>;
 }
 
-/** An analysis that is answered from figures. */
-export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends FiguresKind<Query, Figures> {
+/** The figures from which an analysis is answered. */
+export interface AnalysisKind<Query extends RollupQuery, Figures, Answer>
+  extends FiguresKind<Query, Figures> {
   /** Yields to other work where it takes long. */
   readonly combine: (figures: readonly Figures[], query: Query) => MaybePromise<Answer>;
   /** About how many bytes of memory the figures take. */
@@ -44,20 +48,20 @@ export interface RollupKind<Query extends RollupQuery, Figures, Answer> extends 
   readonly stored: StoredForm<Query, Figures>;
 }
 
-/** Where the figures of a query are kept outside of this process. */
+/** How an analysis finds its figures among those of a stored kind. */
 interface StoredForm<Query, Figures> {
-  /** What is kept may answer other queries too. */
-  readonly nameGroup: (query: Query) => GroupName;
+  /** Returns the group of the stored kind that has the query's figures. It may have those of other queries too. */
+  readonly chooseGroup: (query: Query) => GroupName;
   /** Takes the query's figures from a value that the group's codec returns; undefined for any other. */
   readonly decode: (value: unknown, query: Query) => MaybePromise<Figures | undefined>;
 }
 
-/** Figures that can be kept outside of this process. */
-export interface StorableKind<Query extends RollupQuery, Figures> extends FiguresKind<Query, Figures> {
+/** Figures that an index can keep. */
+export interface StoredKind<Query extends RollupQuery, Figures> extends FiguresKind<Query, Figures> {
   readonly codec: FiguresCodec<Figures>;
 }
 
-/** Which figures answer a query: the text is of all that they depend on, besides the range. */
+/** The group of a kind's figures for a query: its key is the text of all that they depend on, besides the range. */
 export function nameGroup<Query extends RollupQuery, Figures>(
   kind: FiguresKind<Query, Figures>,
   query: Query,
@@ -68,7 +72,7 @@ export function nameGroup<Query extends RollupQuery, Figures>(
 
 /** What a request asks of figures. */
 export interface RollupTask<Query extends RollupQuery, Figures, Answer> {
-  readonly kind: RollupKind<Query, Figures, Answer>;
+  readonly kind: AnalysisKind<Query, Figures, Answer>;
   readonly sources: SpanSources;
   readonly reader: SpanReader;
   readonly query: Query;

@@ -5,7 +5,7 @@ import type { SpanSnapshot, SpanSources } from "../../store/spans.ts";
 import { openCaughtUpSnapshot } from "./caught-up-snapshot.ts";
 import { findChangesForRequest } from "./changes.ts";
 import type { PieceChoice } from "./choice.ts";
-import type { RollupKind, RollupQuery, RollupTask } from "./figures-kind.ts";
+import type { AnalysisKind, RollupQuery, RollupTask } from "./figures-kind.ts";
 import {
   dropChangedSegments,
   type Group,
@@ -87,7 +87,7 @@ export async function lookUpStored<Query extends RollupQuery, Figures, Answer>(
   const { parseVersion } = reader;
   if (cache.stored === undefined || parseVersion === undefined) return {};
   try {
-    return { found: await cache.stored.find(kind.stored.nameGroup(query), parseVersion, signal) };
+    return { found: await cache.stored.find(kind.stored.chooseGroup(query), parseVersion, signal) };
   } catch (error) {
     return { failure: noteFailure(cache, error, signal) };
   }
@@ -124,7 +124,7 @@ async function loadFound<Query extends RollupQuery, Figures, Answer>(
 }
 
 interface Comparison<Query extends RollupQuery, Figures, Answer> {
-  readonly kind: RollupKind<Query, Figures, Answer>;
+  readonly kind: AnalysisKind<Query, Figures, Answer>;
   readonly sources: SpanSources;
   readonly snapshot: SpanSnapshot;
 }

@@ -11,7 +11,7 @@ import type { Instant, TimeRange } from "../../core/time.ts";
 import type { Budget, SpanReader, SpanSnapshot } from "../../store/spans.ts";
 import { releaseAfter, trackBudget } from "../spans/read-budget.ts";
 import { type PieceChoice, recordChoice } from "./choice.ts";
-import { nameGroup, type RollupKind, type RollupQuery, type RollupTask } from "./figures-kind.ts";
+import { type AnalysisKind, nameGroup, type RollupQuery, type RollupTask } from "./figures-kind.ts";
 import { dropChanged, hasSegments, loadStored, lookUpStored, openGroupSnapshot } from "./group-snapshot.ts";
 import { lockMutex } from "./mutex.ts";
 import { createEndsError, documentsPerSpan, isReadingCheaper, readWithinLimit } from "./reading-cost.ts";
@@ -52,7 +52,7 @@ const segmentsReadInstead = 6;
  */
 export async function answerFromRollups<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
-  kind: RollupKind<Query, Figures, Answer>,
+  kind: AnalysisKind<Query, Figures, Answer>,
   reader: SpanReader,
   query: Query,
   signal: AbortSignal,
@@ -102,7 +102,7 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
 }
 
 function isAddedUp<Query extends RollupQuery, Figures, Answer>(
-  { canBeTallied = false }: RollupKind<Query, Figures, Answer>,
+  { canBeTallied = false }: AnalysisKind<Query, Figures, Answer>,
   { tally }: SpanReader,
 ): boolean {
   return canBeTallied && tally !== undefined;
@@ -286,7 +286,7 @@ function chooseLength(
 async function countSpans<Query extends RollupQuery, Figures, Answer>(
   pieces: readonly Piece[],
   { sources, budget }: Pick<Query, "sources" | "budget">,
-  { select }: RollupKind<Query, Figures, Answer>,
+  { select }: AnalysisKind<Query, Figures, Answer>,
   { reader }: SpanSnapshot,
   signal: AbortSignal,
 ): Promise<number> {
@@ -309,7 +309,7 @@ async function readPieces<Query extends RollupQuery, Figures, Answer>(
   cache: RollupCache,
   group: Group,
   own: readonly OwnPiece[],
-  kind: RollupKind<Query, Figures, Answer>,
+  kind: AnalysisKind<Query, Figures, Answer>,
   { trackOrigins }: SpanSnapshot,
   query: Query,
   signal: AbortSignal,

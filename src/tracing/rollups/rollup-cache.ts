@@ -8,7 +8,7 @@ import type { Changes } from "./changes.ts";
 import { measureText } from "./duration-figures.ts";
 import type { Mutex } from "./mutex.ts";
 import { findSegmentStart, segmentLengths } from "./segments.ts";
-import { dropFromCover, type HeldCover, type StoredRollups } from "./stored-cover.ts";
+import { dropFromCover, type ProvedCover, type StoredRollups } from "./stored-cover.ts";
 
 /** Kept figures; the group that was used last comes last. */
 export interface RollupCache extends RollupSettings {
@@ -45,7 +45,7 @@ export interface Group {
   /** Segments that requests are reading, by their start. They hold as of the version too: else they are dropped here. */
   readonly pending: Map<Instant, PendingFigures>;
   /** What is kept outside of this process and holds as of the version too. */
-  cover: HeldCover | undefined;
+  cover: ProvedCover | undefined;
   /** Held while the version changes. */
   readonly mutex: Mutex;
   /** Requests that use the group. */
@@ -117,12 +117,12 @@ export function setVersion(cache: RollupCache, group: Group, version: SnapshotVe
 }
 
 /** Sets what is kept outside of this process, of which the list of segments takes memory here. */
-export function setCover(cache: RollupCache, group: Group, cover: HeldCover | undefined): void {
+export function setCover(cache: RollupCache, group: Group, cover: ProvedCover | undefined): void {
   cache.bytes += measureCover(cover) - measureCover(group.cover);
   group.cover = cover;
 }
 
-function measureCover(cover: HeldCover | undefined): number {
+function measureCover(cover: ProvedCover | undefined): number {
   return cover === undefined ? 0 : overhead * (cover.segments.length + cover.merged.length);
 }
 

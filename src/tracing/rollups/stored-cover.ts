@@ -1,5 +1,6 @@
-// What an index has kept of a range: segments of several lengths, whose figures hold as of a version of the source. Before they
-// are used, the snapshot of the request proves which of them still hold; the gaps between them are left to the other ways.
+// What an index keeps of a group of figures: segments of several lengths, whose figures hold as of a version of the source.
+// Before a request uses them, its snapshot of the source proves which of them still hold. These are the group's cover. A request
+// loads those that cover its range. The gaps between them are read from the source, or come from memory.
 import type { MaybePromise } from "../../core/async/turns.ts";
 import { findLowerBound } from "../../core/collections.ts";
 import type { BackendError } from "../../core/errors.ts";
@@ -38,11 +39,14 @@ export interface GroupName {
 export interface StoredGroup {
   /** Changes whenever the rest does. */
   readonly revision: string;
-  /** All segments hold as of it. */
+  /** The state of the source in which all segments were right. */
   readonly version: SnapshotVersion;
   /** In the order of time. None overlaps another. */
   readonly segments: readonly StoredSegment[];
-  /** Longer segments with the figures of all that lie in them. Of two either none overlaps the other, or one has the other. */
+  /**
+   * Hours and days, each with the sum of the shorter segments that fill it. Where the hours of a day are here too, the day has
+   * their figures as well. Others do not overlap.
+   */
   readonly merged: readonly StoredSegment[];
   /**
    * Returns figures by segment. Those that are not there any more, or that `decode` returns undefined for, are left out.
@@ -74,15 +78,15 @@ export interface FiguresCodec<Figures> {
   readonly merge: (figures: readonly Figures[]) => MaybePromise<Figures>;
 }
 
-/** What is kept of a group: segments in the order of time, and hours and days of them. */
+/** The segments of a group, or those that are left of them; as in `StoredGroup`. */
 export type KeptSegments = Pick<StoredGroup, "segments" | "merged">;
 
-/** Segments that hold as of the version of a group in memory. */
-export interface HeldCover extends KeptSegments {
+/** The segments that still hold, as of the last snapshot of the group in memory. The revision is of the stored group. */
+export interface ProvedCover extends KeptSegments {
   readonly revision: string;
 }
 
-/** Leaves out the segments in which a minute has changed, and those made of a changed origin. */
+/** Leaves out the segments in which a minute has changed, and those made of documents of a changed origin, such as an index. */
 export function dropFromCover<Cover extends KeptSegments>(
   cover: Cover,
   { minutes, changedOrigins }: Changes,
@@ -113,7 +117,7 @@ export async function proveCover(
     readonly snapshot: SpanSnapshot;
   },
   signal: AbortSignal,
-): Promise<HeldCover> {
+): Promise<ProvedCover> {
   const { reader } = snapshot;
   const { added } = await snapshot.select(sources, version, signal);
   const kept = [...segments, ...merged].map(({ range }) => range);

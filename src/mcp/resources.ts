@@ -11,42 +11,14 @@ interface AgentResource {
   readonly mimeType: string;
 }
 
-const mimeType = "application/json";
+/** A resource with what answers a page of it. */
+interface ReadableResource {
+  readonly told: AgentResource;
+  readonly read: (paging: Args, session: ToolSession) => Promise<string>;
+}
 
 export function listResources(sites: readonly Site[]): AgentResource[] {
-  const own = sites.flatMap(({ id, logs, metrics }) => {
-    const base = `readout://sites/${encodeURIComponent(id)}`;
-    return [
-      ...(logs === undefined
-        ? []
-        : [
-            { uri: `${base}/sources`, name: `Log sources of ${id}`, description: "Their ids.", mimeType },
-            {
-              uri: `${base}/log-fields`,
-              name: `Log fields of ${id}`,
-              description: "The paths of json in its newest lines.",
-              mimeType,
-            },
-          ]),
-      ...(metrics === undefined
-        ? []
-        : [
-            {
-              uri: `${base}/metrics`,
-              name: `Metrics of ${id}`,
-              description: "The names of its metrics.",
-              mimeType,
-            },
-          ]),
-    ];
-  });
-  const all = {
-    uri: "readout://sites",
-    name: "Sites",
-    description: "The sites that the token may see.",
-    mimeType,
-  };
-  return [all, ...own];
+  return listReadable(sites).map(({ told }) => told);
 }
 
 /**
@@ -55,24 +27,55 @@ export function listResources(sites: readonly Site[]): AgentResource[] {
  */
 export async function readResource(uri: string, session: ToolSession): Promise<string | undefined> {
   const [base = "", query = ""] = uri.split("?", 2);
-  if (!listResources(session.sites).some((resource) => resource.uri === base)) return undefined;
-  const [site_id = "", kind = ""] = base
-    .replace(/^readout:\/\/sites\/?/, "")
-    .split("/")
-    .map(decodeURIComponent);
+  const resource = listReadable(session.sites).find(({ told }) => told.uri === base);
   const cursor = new URLSearchParams(query).get("cursor");
-  const paging = { per_page: 1_000, ...(cursor !== null && { cursor }) };
-  if (kind === "log-fields") return await readLogFields(base, site_id, paging, session);
-  if (site_id === "") return printPage(base, await readPage("get_applications", paging, session));
-  if (kind === "metrics")
-    return printPage(base, await readPage("get_metric_names", { site_id, ...paging }, session));
-  const { logs } = session.sites.find(({ id }) => id === site_id) ?? {};
-  return printPage(base, { rows: [...(logs?.sources.keys() ?? [])] });
+  return await resource?.read({ per_page: 1_000, ...(cursor !== null && { cursor }) }, session);
 }
 
-function printPage(base: string, page: Partial<ToolPage>, note?: string): string {
+const sitesUri = "readout://sites";
+
+function listReadable(sites: readonly Site[]): ReadableResource[] {
+  const all: ReadableResource = {
+    told: describeResource(sitesUri, "Sites", "The sites that the token may see."),
+    read: async (paging, session) => printPage(sitesUri, await readPage("get_applications", paging, session)),
+  };
+  const own = sites.flatMap(({ id, logs, metrics }) => {
+    const base = `${sitesUri}/${encodeURIComponent(id)}`;
+    return [
+      ...(logs === undefined ? [] : listLogResources(base, id, [...logs.sources.keys()])),
+      ...(metrics === undefined ? [] : [createMetricsResource(base, id)]),
+    ];
+  });
+  return [all, ...own];
+}
+
+function describeResource(uri: string, name: string, description: string): AgentResource {
+  return { uri, name, description, mimeType: "application/json" };
+}
+
+function listLogResources(base: string, site_id: string, source_ids: readonly string[]): ReadableResource[] {
+  const sources = describeResource(`${base}/sources`, `Log sources of ${site_id}`, "Their ids.");
+  const description = "The paths of json in its newest lines.";
+  const fields = describeResource(`${base}/log-fields`, `Log fields of ${site_id}`, description);
+  return [
+    { told: sources, read: async () => printPage(sources.uri, { rows: source_ids }) },
+    {
+      told: fields,
+      read: (paging, session) => readLogFields(fields.uri, { site_id, source_ids }, paging, session),
+    },
+  ];
+}
+
+function createMetricsResource(base: string, site_id: string): ReadableResource {
+  const told = describeResource(`${base}/metrics`, `Metrics of ${site_id}`, "The names of its metrics.");
+  const read: ReadableResource["read"] = async (paging, session) =>
+    printPage(told.uri, await readPage("get_metric_names", { site_id, ...paging }, session));
+  return { told, read };
+}
+
+function printPage(uri: string, page: Partial<ToolPage>, note?: string): string {
   const { rows, left = 0, cursor = null } = page;
-  const next = cursor === null ? null : `${base}?cursor=${encodeURIComponent(cursor)}`;
+  const next = cursor === null ? null : `${uri}?cursor=${encodeURIComponent(cursor)}`;
   return JSON.stringify({ rows, left, next, ...(note !== undefined && { note }) });
 }
 
@@ -80,23 +83,22 @@ const newestLines = 100;
 
 /** The paths of the body in the newest lines, those of the first page for all pages. */
 async function readLogFields(
-  base: string,
-  site_id: string,
+  uri: string,
+  logs: { readonly site_id: string; readonly source_ids: readonly string[] },
   paging: Args,
   session: ToolSession,
 ): Promise<string> {
-  const source_ids = [...(session.sites.find(({ id }) => id === site_id)?.logs?.sources.keys() ?? [])];
   const pagination = { per_page: newestLines, order: "DESC" };
-  const selection = { site_id, source_ids, query: "", use_expressions: true, pagination };
+  const selection = { ...logs, query: "", use_expressions: true, pagination };
   let note: string | undefined;
-  const page = await cutComputedRows(base, paging, session, async (to) => {
+  const page = await cutComputedRows(uri, paging, session, async (to) => {
     const lines = (await readAnswer("logs.lines", { ...selection, to }, session)) as readonly LineRow[];
     // A page of lines is longer to end between two milliseconds.
     const found = await listBodyPaths(lines.slice(0, newestLines).map(({ json }) => String(json)));
     note = found.note;
     return found.paths;
   });
-  return printPage(base, page, note);
+  return printPage(uri, page, note);
 }
 
 interface LineRow {

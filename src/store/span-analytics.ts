@@ -61,7 +61,7 @@ export interface SpanAnalytics {
   slowEventActions(query: SlowEventActionsQuery, signal: AbortSignal): Promise<readonly SlowEventAction[]>;
   /** Returns figures of the requests of a revision; undefined where it has none. */
   revisionStats(query: RevisionQuery, signal: AbortSignal): Promise<RevisionStats | undefined>;
-  /** Returns the same of several revisions, which are counted together; those without a request are left out. */
+  /** Returns the same of several revisions or of all, which are counted together; those without a request are left out. */
   statsOfRevisions(query: RevisionsQuery, signal: AbortSignal): Promise<ReadonlyMap<string, RevisionStats>>;
 }
 
@@ -189,5 +189,6 @@ export interface RevisionQuery {
 }
 
 export interface RevisionsQuery extends Omit<RevisionQuery, "revision"> {
-  readonly revisions: readonly string[];
+  /** Absent is all that the requests of the range name; an empty text is no name. */
+  readonly revisions?: readonly string[] | undefined;
 }

@@ -28,37 +28,36 @@ interface RevisionSum {
   isAggregated: boolean;
 }
 
+/** By revision. */
+type Sums = Map<string, RevisionSum>;
+
+function createSum(): RevisionSum {
+  return {
+    durations: createDurationDistribution(),
+    namespaces: new Set(),
+    ends: [],
+    isAggregated: false,
+  };
+}
+
 /** `SpanAnalytics.statsOfRevisions`: all are counted together. */
 export async function findStatsOfRevisions(
   reader: SpanReader,
   { sources, range, revisions, budget }: RevisionsQuery,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, RevisionStats>> {
-  const sums = new Map(
-    revisions.map((revision): [string, RevisionSum] => {
-      const durations = createDurationDistribution();
-      return [revision, { durations, namespaces: new Set(), ends: [], isAggregated: false }];
-    }),
-  );
+  const sums: Sums = new Map(revisions?.map((revision) => [revision, createSum()]));
   const scan: SpanScan = { sources, range, select: "entries", withoutEvents: true, budget };
   const narrow = (revision: string): SpanScan => ({ ...scan, pushdown: { revision } });
   const [only, ...others] = sums.keys();
   const counted = only !== undefined && others.length === 0 ? narrow(only) : scan;
-  const findSum = (span: Span) =>
-    isRequest(span) && span.revision !== undefined ? sums.get(span.revision) : undefined;
-  let entries = 0;
-  for await (const batch of readTallies(reader, { ...counted, by: "deploy" }, signal)) {
-    for (const tally of batch) {
-      entries += tally.spans;
-      const sum = findSum(tally.span);
-      if (sum !== undefined) addTally(sum, tally);
-    }
-  }
+  const tallies = readTallies(reader, { ...counted, by: "deploy" }, signal);
+  const entries = await addTallies(sums, tallies, revisions === undefined);
   const open = [...sums].filter(([, { isAggregated }]) => isAggregated);
   if (open.length > 1 && entries <= open.length * entriesPerSearch) {
     for await (const batch of reader.scan(scan, signal)) {
       for (const span of batch) {
-        const sum = findSum(span);
+        const sum = findSum(sums, span);
         if (sum !== undefined) widenRange(sum.ends, span.end);
       }
     }
@@ -78,6 +77,35 @@ export async function findStatsOfRevisions(
 /** The searches for a revision's ends read about this many entries. Up to so many, one scan reads them all. */
 const entriesPerSearch = 64;
 const maxSearches = 4;
+
+/** Returns how many entries there are. `isOpen` is whether revisions are added that have no sum yet. */
+async function addTallies(
+  sums: Sums,
+  tallies: AsyncIterable<readonly SpanTally[]>,
+  isOpen: boolean,
+): Promise<number> {
+  let entries = 0;
+  for await (const batch of tallies) {
+    for (const tally of batch) {
+      entries += tally.spans;
+      const sum = findSum(sums, tally.span) ?? (isOpen ? addSum(sums, tally.span) : undefined);
+      if (sum !== undefined) addTally(sum, tally);
+    }
+  }
+  return entries;
+}
+
+function findSum(sums: Sums, span: Span): RevisionSum | undefined {
+  return isRequest(span) && span.revision !== undefined ? sums.get(span.revision) : undefined;
+}
+
+/** None for a request without a revision. */
+function addSum(sums: Sums, span: Span): RevisionSum | undefined {
+  if (!isRequest(span) || span.revision === undefined || span.revision === "") return undefined;
+  const sum = createSum();
+  sums.set(span.revision, sum);
+  return sum;
+}
 
 function addTally(sum: RevisionSum, tally: SpanTally): void {
   const { span, isSingle } = tally;

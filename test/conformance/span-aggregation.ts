@@ -244,6 +244,8 @@ export function countingSuite(subject: CountingSubject): void {
         const together = await running.store.statsOfRevisions({ ...scope, revisions, budget }, unaborted);
         expect(together.get(revision.revision), label).toEqual(found);
         expect(together.has("none")).toBe(false);
+        const all = await running.store.statsOfRevisions({ ...scope, budget }, unaborted);
+        expect(all.get(revision.revision), label).toEqual(found);
         const figures = { p_90: 0, p_95: 0 };
         expect(toPlain(found && { ...found, ...figures }), label).toEqual(
           toPlain(wanted && { ...wanted, ...figures }),

@@ -1,6 +1,7 @@
 // Markers of deploys, as existing clients ask for them: the revisions that requests of a site name, each with its first and
 // last sight in a range.
 import type { SpanPart } from "../../access/sites.ts";
+import { mapConcurrent } from "../../core/async/concurrency.ts";
 import { compare, type Span } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { ListingQuery } from "../../store/span-analytics.ts";
@@ -20,7 +21,7 @@ export interface DeployMarker {
 
 /**
  * The deploys of a range, newest first: revisions whose first request of the retention lies in it. Empty for a site without
- * traces. Reads every request of the range, within the bound on documents.
+ * traces. Of all namespaces, they are counted as the figures of deploys are; of some, each request of the range is read.
  */
 export async function listDeployMarkers(
   site: string,
@@ -30,24 +31,54 @@ export async function listDeployMarkers(
 ): Promise<readonly DeployMarker[]> {
   const traces = context.sites.get(site)?.traces;
   if (traces === undefined || range.from > range.to) return [];
-  const found: Sights = new Map();
   const budget = createRequestBudget(context);
-  const pushdown = namespaces.length === 0 ? {} : { namespaces };
-  const scan = { sources: [traces.source], range, select: "entries", pushdown, budget } as const;
-  for await (const batch of traces.store.scan({ ...scan, withoutEvents: true }, context.signal)) {
-    for (const span of batch) {
-      if (!isRequest(span)) continue;
-      if (namespaces.length === 0 || namespaces.includes(deriveNames(span).namespace))
-        addRequest(found, span);
-    }
-  }
+  const found =
+    namespaces.length === 0
+      ? await countRevisions(traces, range, budget, context)
+      : await readRevisions(traces, range, namespaces, budget, context);
   const markers = [...found].map(([revision, seen]) => ({ revision, ...seen }));
-  const isNew: boolean[] = [];
-  for (const { revision } of markers)
-    isNew.push(!(await hasEarlierRequest(traces, revision, range, namespaces, budget, context)));
+  const isNew = await mapConcurrent(
+    markers,
+    maxLookups,
+    async ({ revision }) => !(await hasEarlierRequest(traces, revision, range, namespaces, budget, context)),
+    context.signal,
+  );
   return markers
     .filter((_, index) => isNew[index])
     .toSorted((a, b) => compare(b.first, a.first) || compare(a.revision, b.revision));
+}
+
+const maxLookups = 4;
+
+async function countRevisions(
+  { store, source }: SpanPart,
+  range: TimeRange,
+  budget: Budget,
+  { signal }: Context,
+): Promise<Sights> {
+  const stats = await store.statsOfRevisions({ sources: [source], range, budget }, signal);
+  return new Map(
+    [...stats].map(([revision, { first_seen: first, last_seen: last, count: requests }]) => [
+      revision,
+      { first, last, requests },
+    ]),
+  );
+}
+
+async function readRevisions(
+  { store, source }: SpanPart,
+  range: TimeRange,
+  namespaces: readonly string[],
+  budget: Budget,
+  { signal }: Context,
+): Promise<Sights> {
+  const found: Sights = new Map();
+  const scan = { sources: [source], range, select: "entries", pushdown: { namespaces }, budget } as const;
+  for await (const batch of store.scan({ ...scan, withoutEvents: true }, signal)) {
+    for (const span of batch)
+      if (isRequest(span) && namespaces.includes(deriveNames(span).namespace)) addRequest(found, span);
+  }
+  return found;
 }
 
 /** Whether the revision answered requests between the retention bound and the range: then it was not deployed in the range. */

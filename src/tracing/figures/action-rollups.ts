@@ -25,6 +25,7 @@ import {
   decodeRequests,
   findRequestsPart,
   listPartKeys,
+  listRevisions,
   type RequestFigures,
   type RequestsByPart,
   requestsCodec,
@@ -183,7 +184,7 @@ export const revisionRollups: RequestKind<RevisionQuery, RevisionStats | undefin
 
 export const revisionsRollups: RequestKind<RevisionsQuery, ReadonlyMap<string, RevisionStats>> = {
   ...answeredByRevision,
-  combine: async (pieces, { revisions }) => {
+  combine: async (pieces, { revisions = pieces.flatMap(listRevisions) }) => {
     const found = new Map<string, RevisionStats>();
     for (const revision of new Set(revisions)) {
       const stats = await combineRevision(pieces, revision);
@@ -193,7 +194,8 @@ export const revisionsRollups: RequestKind<RevisionsQuery, ReadonlyMap<string, R
   },
   stored: {
     chooseGroup: (query) => nameGroup(requestRollups, query),
-    decode: (value, { revisions }) => decodeRequests(value, revisions),
+    decode: (value, { revisions }) =>
+      revisions === undefined ? requestsCodec.decode(value) : decodeRequests(value, revisions),
   },
 };
 

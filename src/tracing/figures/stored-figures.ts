@@ -219,6 +219,8 @@ export function findRequestsPart(
   return part;
 }
 
+const partKeySchema = z.tuple([z.int(), z.string().nullable()]);
+
 function formatPartKey(revision: string | undefined, part: number): string {
   return JSON.stringify([part, revision ?? null]);
 }
@@ -226,6 +228,12 @@ function formatPartKey(revision: string | undefined, part: number): string {
 /** The parts of a revision. */
 export function listPartKeys(revision: string): readonly string[] {
   return Array.from({ length: partsOfRevision }, (_, part) => formatPartKey(revision, part));
+}
+
+/** The revisions of requests; an empty text is no name of one. */
+export function listRevisions(parts: RequestsByPart): readonly string[] {
+  const revisions = [...parts.keys()].map((key) => partKeySchema.safeParse(tryParseJson(key)).data?.[1]);
+  return [...new Set(revisions)].flatMap((revision) => revision || []);
 }
 
 /** The requests of revisions, none of one that is not there; undefined for what is no value of `requestsCodec`. */

@@ -2,6 +2,8 @@
 import { afterAll, describe, expect, test } from "vitest";
 import type { TraceSummary } from "#src/core/rows.ts";
 import type { Backend } from "#src/store/backend.ts";
+import type { SpanReader } from "#src/store/spans.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createDemo } from "../../support/demo-server.ts";
 import { askApp } from "./ask-app.ts";
 
@@ -18,6 +20,10 @@ const spread = (backend: Backend): Backend => {
       return { ...row, span_id, exception: { ...exception, digest: `${row.trace_id}:${span_id}` } };
     });
   };
+  const scan: SpanReader["scan"] = async function* scan(query, signal) {
+    for await (const batch of traces.scan(query, signal))
+      yield batch.map((span) => ({ ...span, revision: span.span_id }));
+  };
   return {
     ...backend,
     stores: {
@@ -27,10 +33,7 @@ const spread = (backend: Backend): Backend => {
         async *summaries(query, signal) {
           for await (const batch of traces.summaries(query, signal)) yield batch.flatMap(spreadRow);
         },
-        async *scan(query, signal) {
-          for await (const batch of traces.scan(query, signal))
-            yield batch.map((span) => ({ ...span, revision: span.span_id }));
-        },
+        statsOfRevisions: createSpanAnalytics({ ...traces, scan }).statsOfRevisions,
       },
       metrics: {
         ...metrics,

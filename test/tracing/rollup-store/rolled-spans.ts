@@ -245,6 +245,9 @@ async function expectRequestsOfReading(
     expect(found && toTexts([found])).toEqual(read && toTexts([read]));
     const together = await analytics.statsOfRevisions({ ...asked, revisions: [revision, "r0"] }, signal);
     expect(together.get(revision)).toEqual(found);
+    const all = await analytics.statsOfRevisions(asked, signal);
+    expect(all.get(revision)).toEqual(found);
+    expect(all.has("")).toBe(false);
     if (found === undefined || read === undefined) continue;
     compared.ofRevisions += 1;
     for (const name of ["p_90", "p_95"] as const)

@@ -146,6 +146,9 @@ test("actions, slow events and deploys do not depend on what the store aggregate
       const alone = await defined.revisionStats({ ...query(), revision: one }, signal);
       expect(together.get(one)).toEqual(alone);
     }
+    const all = await native.statsOfRevisions(query(), signal);
+    expect(all).toEqual(await defined.statsOfRevisions(query(), signal));
+    expect([...all.keys()].sort()).toEqual([...new Set(revisions)].filter((one) => together.has(one)).sort());
   });
   await fc.assert(property, { numRuns: sampleRuns(60) });
 });

@@ -26,7 +26,7 @@ function createMeasure(
   segments: readonly StoredSegment[],
   merged: readonly StoredSegment[] = [],
 ) {
-  const manifest = { at: 0, version: "1", segments, merged, apart: [] };
+  const manifest = { at: 0, version: "1", segments, merged, unmergeable: [] };
   return { backend: "es", site: "shop", kind: "site_edges", took: 500, documents: 10, group, manifest };
 }
 

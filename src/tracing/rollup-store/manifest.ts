@@ -24,11 +24,20 @@ export interface Manifest {
   readonly segments: readonly StoredSegment[];
   /** Hours and days, each with the figures of the segments that fill it, which may be hours in turn. */
   readonly merged: readonly StoredSegment[];
-  /** Of segments that fill an hour or a day but whose sum is too long, the id of the last one: its content is in the id. */
-  readonly apart: readonly string[];
+  /**
+   * Hours and days whose segments are not added up, because their sum was too long: of each the id of the last segment. A
+   * segment that is made anew with other figures has another id, so its hour is tried again.
+   */
+  readonly unmergeable: readonly string[];
 }
 
-export const emptyManifest: Manifest = { at: 0, version: undefined, segments: [], merged: [], apart: [] };
+export const emptyManifest: Manifest = {
+  at: 0,
+  version: undefined,
+  segments: [],
+  merged: [],
+  unmergeable: [],
+};
 
 const nanosPerMinute = BigInt(minute) * nanosPerMilli;
 const dayInMinutes = 1_440;
@@ -36,7 +45,10 @@ const mergedLengths: readonly number[] = [60, dayInMinutes];
 /** Until the year 2262, where times end. */
 const maxMinute = 153_722_867;
 
-/** Start, length, the end of the id, bytes, the place of its origins; times in minutes since 1970. */
+/**
+ * A segment: its start and its length in minutes, the start since 1970; the hash at the end of its id; its bytes; the index of its
+ * origins among the manifest's `origins`.
+ */
 const segmentSchema = z.tuple([
   z.int().min(0).max(maxMinute),
   z.int().min(1).max(dayInMinutes),
@@ -68,9 +80,9 @@ const manifestSchema = z.strictObject({
   version: z.string().optional(),
   segments: segmentsSchema,
   merged: mergedSchema,
-  /** The origins of segments; many have the same. */
+  /** The different `StoredSegment.origins`: many segments have the same. */
   origins: z.array(z.array(z.string())),
-  /** What follows the group in the ids. */
+  /** `Manifest.unmergeable`, of each id what follows the group. Absent where there is none. */
   apart: z.array(z.string().regex(/^[\w-]{1,80}$/)).optional(),
 });
 
@@ -84,9 +96,9 @@ export function formatManifestId(group: string): string {
   return `manifest-${group}`;
 }
 
-/** The id of a segment's document; `content` tells apart what was made of it at other times. */
-function formatSegmentId(group: string, start: number, minutes: number, content: string): string {
-  return `${formatSegmentPrefix(group)}${start}-${minutes}-${content}`;
+/** The id of a segment's document. What is made of the segment at another time has another hash, unless it is equal. */
+function formatSegmentId(group: string, start: number, minutes: number, bodyHash: string): string {
+  return `${formatSegmentPrefix(group)}${start}-${minutes}-${bodyHash}`;
 }
 
 function formatSegmentPrefix(group: string): string {
@@ -103,20 +115,23 @@ export function parseSegmentId(id: string): string | undefined {
   return /^segment-([\w-]{24})-\d+-\d+-[\w-]{16}$/.exec(id)?.[1];
 }
 
-export function printManifest(group: string, { at, version, segments, merged, apart }: Manifest): string {
-  const before = formatSegmentPrefix(group).length;
-  const places = new Map<string, number>();
+export function printManifest(
+  group: string,
+  { at, version, segments, merged, unmergeable }: Manifest,
+): string {
+  const indexByOrigins = new Map<string, number>();
   const addOrigins = ({ origins }: StoredSegment): number => {
     const text = JSON.stringify(origins);
-    const place = places.get(text) ?? places.size;
-    places.set(text, place);
-    return place;
+    const index = indexByOrigins.get(text) ?? indexByOrigins.size;
+    indexByOrigins.set(text, index);
+    return index;
   };
   const write = (segment: StoredSegment): WrittenSegment => {
     const { start, minutes } = toMinutes(segment.range);
-    const content = segment.id.slice(formatSegmentId(group, start, minutes, "").length);
-    return [start, minutes, content, segment.bytes, addOrigins(segment)];
+    const bodyHash = segment.id.slice(formatSegmentId(group, start, minutes, "").length);
+    return [start, minutes, bodyHash, segment.bytes, addOrigins(segment)];
   };
+  const prefixLength = formatSegmentPrefix(group).length;
   const written: z.input<typeof manifestSchema> = {
     format,
     group,
@@ -124,8 +139,8 @@ export function printManifest(group: string, { at, version, segments, merged, ap
     version,
     segments: segments.map(write),
     merged: merged.map(write),
-    origins: [...places.keys()].map((text) => JSON.parse(text)),
-    ...(apart.length > 0 && { apart: apart.map((id) => id.slice(before)) }),
+    origins: [...indexByOrigins.keys()].map((text) => JSON.parse(text)),
+    ...(unmergeable.length > 0 && { apart: unmergeable.map((id) => id.slice(prefixLength)) }),
   };
   return JSON.stringify(written);
 }
@@ -135,17 +150,17 @@ export function parseManifest(group: string, text: string): Manifest | undefined
   const { data } = manifestSchema.safeParse(tryParseJson(text));
   if (data === undefined || data.group !== group) return undefined;
   const { at, version, segments, merged, origins, apart = [] } = data;
-  if ([...segments, ...merged].some(([, , , , place]) => place >= origins.length)) return undefined;
-  const read = ([start, minutes, content, bytes, place]: WrittenSegment): StoredSegment => {
-    const id = formatSegmentId(group, start, minutes, content);
-    return { range: toRange(start, minutes), id, bytes, origins: requireAt(origins, place) };
+  if ([...segments, ...merged].some(([, , , , index]) => index >= origins.length)) return undefined;
+  const read = ([start, minutes, bodyHash, bytes, index]: WrittenSegment): StoredSegment => {
+    const id = formatSegmentId(group, start, minutes, bodyHash);
+    return { range: toRange(start, minutes), id, bytes, origins: requireAt(origins, index) };
   };
   return {
     at,
     version,
     segments: segments.map(read),
     merged: merged.map(read),
-    apart: apart.map((rest) => `${formatSegmentPrefix(group)}${rest}`),
+    unmergeable: apart.map((rest) => `${formatSegmentPrefix(group)}${rest}`),
   };
 }
 
@@ -180,17 +195,17 @@ export function printSegment(
 ): { readonly segment: StoredSegment; readonly body: string } {
   const { start, minutes } = toMinutes(range);
   const body = JSON.stringify({ format, group, start, minutes, figures });
-  const id = formatSegmentId(group, start, minutes, hashContent(body));
+  const id = formatSegmentId(group, start, minutes, hashBody(body));
   return { segment: { range, id, bytes: body.length, origins: [...origins].sort() }, body };
 }
 
-function hashContent(body: string): string {
+function hashBody(body: string): string {
   return createHash("sha256").update(body).digest("base64url").slice(0, 16);
 }
 
-/** Whether a document is as it was written: its id tells its content. */
+/** Whether a document is as it was written: its id ends in the hash of its body. */
 export function isIntact({ id }: StoredSegment, body: string): boolean {
-  return id.endsWith(`-${hashContent(body)}`);
+  return id.endsWith(`-${hashBody(body)}`);
 }
 
 /** The figures of a segment's document, as a value to be decoded; undefined for a text that is no such document. */

@@ -90,8 +90,8 @@ interface Work {
   readonly documents: NewDocument[];
   segments: readonly StoredSegment[];
   merged: readonly StoredSegment[];
-  /** As `Manifest.apart`. */
-  readonly apart: Set<string>;
+  /** As `Manifest.unmergeable`. */
+  readonly unmergeable: Set<string>;
   /** Pieces that were made. */
   made: number;
   /** Documents that were read for it. */
@@ -161,7 +161,7 @@ async function startWorks(
 ): Promise<readonly Work[]> {
   const works: Work[] = [];
   for (const before of changed) {
-    const { segments, merged, apart } = before.manifest;
+    const { segments, merged, unmergeable } = before.manifest;
     const { groupToRoll, changes } = before;
     const work: Work = {
       context,
@@ -169,7 +169,7 @@ async function startWorks(
       before,
       changes,
       documents: [],
-      apart: new Set(apart),
+      unmergeable: new Set(unmergeable),
       made: 0,
       read: 0,
       refused: undefined,
@@ -246,7 +246,9 @@ async function mergeWork(work: Work, signal: AbortSignal): Promise<FinishedWork>
     version: changes.version,
     segments: work.segments,
     merged: work.merged,
-    apart: [...work.segments, ...work.merged].map(({ id }) => id).filter((id) => work.apart.has(id)),
+    unmergeable: [...work.segments, ...work.merged]
+      .map(({ id }) => id)
+      .filter((id) => work.unmergeable.has(id)),
   };
   const did = refused !== undefined ? "refused" : made > 0 ? "made" : isMerged ? "merged" : "idle";
   return { work, did, next, isWorthWriting: isMerged || isWorthWriting(before.manifest, next, work) };
@@ -435,12 +437,12 @@ function addSegment(work: Work, list: "segments" | "merged", piece: MadePiece, f
 
 /** Merges one hour or one day, or drops segments of it that are missing. Returns whether there was one to merge. */
 async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
-  const { apart } = work;
+  const { unmergeable } = work;
   const { now: readClock, maxMergedBytes } = work.context;
   const now = readClock();
   // The length of a sum is known only after merging. Segments repeat one another, so one that is too long is enough.
   const isApart = (segments: readonly StoredSegment[]): boolean =>
-    apart.has(requireLast(segments).id) || segments.some(({ bytes }) => bytes > maxMergedBytes);
+    unmergeable.has(requireLast(segments).id) || segments.some(({ bytes }) => bytes > maxMergedBytes);
   const kept = replaceOldSegments(work, now);
   work.segments = kept.segments;
   work.merged = kept.merged;
@@ -452,7 +454,7 @@ async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
   const { context, groupToRoll } = work;
   const { figures, missing } = await groupToRoll.target.merge(context.store, merge.segments, signal);
   if (missing.length > 0) await dropSegments(work, missing, signal);
-  else if (isLongerThan(figures, maxMergedBytes)) apart.add(requireLast(merge.segments).id);
+  else if (isLongerThan(figures, maxMergedBytes)) unmergeable.add(requireLast(merge.segments).id);
   else {
     const origins = new Set(merge.segments.flatMap((segment) => segment.origins));
     addSegment(work, "merged", { range: merge.range, origins }, figures);

@@ -322,12 +322,12 @@ describe("the segments of an hour", () => {
       listRecent(rolled).map((target) => rollGroup({ ...rolled.context, store }, target, { skipped })),
     );
     expect(new Set(steps.map(({ did }) => did))).toEqual(new Set(["idle"]));
-    expect(steps.some(({ manifest }) => manifest.apart.length > 0)).toBe(true);
+    expect(steps.some(({ manifest }) => manifest.unmergeable.length > 0)).toBe(true);
     expect(read.filter((id) => !id.startsWith("manifest-"))).toEqual([]);
     // What no segment has any more is forgotten.
     for (let place = rolled.spans.listSpans().length - 1; place >= 0; place -= 1) rolled.spans.remove(place);
     await rollAll(rolled);
     for (const target of listRecent(rolled))
-      expect((await rollGroup(rolled.context, target, { skipped })).manifest.apart).toEqual([]);
+      expect((await rollGroup(rolled.context, target, { skipped })).manifest.unmergeable).toEqual([]);
   });
 });

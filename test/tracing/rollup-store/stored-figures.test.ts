@@ -247,7 +247,7 @@ describe("manifests", () => {
     version: "v",
     segments: [segmentOf(0, 60, "spans-2", "spans-1"), segmentOf(65, 5, "spans-2"), segmentOf(70, 1)],
     merged: [segmentOf(-600, 1_440, "spans-1", "spans-2"), segmentOf(0, 60, "spans-2")],
-    apart: [segmentOf(0, 60).id],
+    unmergeable: [segmentOf(0, 60).id],
   };
 
   test("come back equal, and say how far they reach without a gap", () => {

@@ -31,7 +31,7 @@ async function writeManifest(
     const range = { from: at(n * minute), to: (at((n + 1) * minute) - 1n) as ReturnType<typeof at> };
     return printSegment(group, { range, origins: new Set(["spans-0"]) }, { n }).segment;
   });
-  const manifest: Manifest = { at: base, version, segments, merged: [], apart: [] };
+  const manifest: Manifest = { at: base, version, segments, merged: [], unmergeable: [] };
   const id = formatManifestId(group);
   const [before] = await store.read([id], signal);
   const document = { id, site: "a", made: base, body: printManifest(group, manifest) };

@@ -20,7 +20,7 @@ import {
   type Query,
 } from "../client/query-dsl.ts";
 
-interface ShardState extends RecentState {
+export interface ShardState extends RecentState {
   /** At least one. */
   readonly documents: number;
 }
@@ -28,9 +28,9 @@ interface ShardState extends RecentState {
 /** The newest documents of an index: the newest one, and those with a number of at most `recentNumbers` less. */
 interface RecentState extends NewestDocument {
   /** A digest of the number of documents in each block of numbers, and of the sum of these. */
-  readonly recent: string;
+  readonly recentDigest: string;
   /** How many numbers a block has. */
-  readonly block: number;
+  readonly blockLength: number;
   /** Numbers among these that no document has, in order: documents may come there late. Undefined where they are many. */
   readonly missing: readonly number[] | undefined;
 }
@@ -174,7 +174,7 @@ interface CountsSince {
 async function countSince(context: ComparisonContext, earlier: ShardStates): Promise<CountsSince> {
   const { backend, search } = context;
   // What was kept is input: more indices than a block length has were not described with it.
-  const byBlock = [...Map.groupBy(earlier, ([, state]) => state.block)].filter(
+  const byBlock = [...Map.groupBy(earlier, ([, state]) => state.blockLength)].filter(
     ([length, own]) => chooseBlockLength(own.length) <= length,
   );
   const newest = new Map([...earlier].map(([index, state]) => [index, { newest: state.newest }]));
@@ -185,7 +185,7 @@ async function countSince(context: ComparisonContext, earlier: ShardStates): Pro
     search({ aggs: buildIndicesAggregation({}) }),
     search({ query: buildAddedQuery(newest), aggs: buildIndicesAggregation(newestNumber) }),
     gaps.length === 0 ? undefined : search({ query: anyOf(gaps), aggs: buildIndicesAggregation({}) }),
-    ...byBlock.map(([block, states]) => searchRecent(context, new Map(states), block)),
+    ...byBlock.map(([length, states]) => searchRecent(context, new Map(states), length)),
   ]);
   return {
     earlier,
@@ -226,11 +226,11 @@ function holds(counts: CountsSince, index: string): boolean {
 
 async function describeStates(context: ComparisonContext, counts: CountsSince): Promise<ShardStates> {
   const { earlier, documents, above, newestAbove, late, recent } = counts;
-  const block = chooseBlockLength(documents.size);
+  const blockLength = chooseBlockLength(documents.size);
   const states = new Map<string, ShardState>();
   for (const [index, state] of earlier) {
     const isUnchanged = !above.has(index) && !late.has(index) && holds(counts, index);
-    if (isUnchanged && state.block === block) states.set(index, state);
+    if (isUnchanged && state.blockLength === blockLength) states.set(index, state);
   }
   const others = [...documents.keys()].filter((index) => !states.has(index));
   const newest = new Map(newestAbove);
@@ -243,7 +243,7 @@ async function describeStates(context: ComparisonContext, counts: CountsSince): 
     for (const [index, number] of listNewestNumbers(context.backend, answer)) newest.set(index, number);
   }
   const upTo = new Map([...newest].map(([index, number]) => [index, { newest: number }]));
-  const found = await searchRecent(context, upTo, block);
+  const found = await searchRecent(context, upTo, blockLength);
   const kept = [...states.values()].filter((state) => state.missing?.length).length;
   const missing = await listMissing(context, found, maxIndicesWithMissing - kept);
   for (const index of others) {
@@ -280,7 +280,7 @@ function describeChanges(counts: CountsSince): Omit<ShardComparison, "states"> {
 }
 
 function isSame(one: RecentState, other: RecentDocuments["state"]): boolean {
-  return isSameDocument(one, other) && one.recent === other.recent;
+  return isSameDocument(one, other) && one.recentDigest === other.recentDigest;
 }
 
 function isSameDocument(one: NewestDocument, other: NewestDocument): boolean {
@@ -298,7 +298,7 @@ interface RecentDocuments {
 async function searchRecent(
   { backend, search }: ComparisonContext,
   upTo: ReadonlyMap<string, KnownNumbers>,
-  block: number,
+  blockLength: number,
 ): Promise<ReadonlyMap<string, RecentDocuments>> {
   if (upTo.size === 0) return new Map();
   const ranges = [...upTo].map(([index, { newest, missing = [] }]) => {
@@ -308,7 +308,7 @@ async function searchRecent(
   });
   const answer = await search({
     query: anyOf(ranges),
-    aggs: buildIndicesAggregation({ ...newestDocument, recent: countBlocks(block) }),
+    aggs: buildIndicesAggregation({ ...newestDocument, recent: countBlocks(blockLength) }),
   });
   const newest = listNewest(backend, answer);
   return new Map(
@@ -319,7 +319,7 @@ async function searchRecent(
       const blocks = new Map(recent.buckets.map((block) => [block.key, block.doc_count]));
       return [
         key,
-        { state: { ...requireKey(newest, key), recent: digest, block }, documents, blocks },
+        { state: { ...requireKey(newest, key), recentDigest: digest, blockLength }, documents, blocks },
       ] as const;
     }),
   );
@@ -390,12 +390,12 @@ interface NumberRange {
 
 /** The parts of blocks that are not full. Undefined where too many numbers are missing. */
 function listGaps({ state, documents, blocks }: RecentDocuments): readonly NumberRange[] | undefined {
-  const { newest, block } = state;
+  const { newest, blockLength } = state;
   const first = Math.max(0, newest - recentNumbers + 1);
   if (newest - first + 1 - documents > maxMissing) return undefined;
   const gaps: NumberRange[] = [];
-  for (let start = first - (first % block); start <= newest; start += block) {
-    const range = { from: Math.max(first, start), to: Math.min(newest, start + block - 1) };
+  for (let start = first - (first % blockLength); start <= newest; start += blockLength) {
+    const range = { from: Math.max(first, start), to: Math.min(newest, start + blockLength - 1) };
     if ((blocks.get(start) ?? 0) < range.to - range.from + 1) gaps.push(range);
   }
   return gaps;

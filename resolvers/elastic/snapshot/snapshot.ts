@@ -11,8 +11,13 @@ import { closePointsInTime, openPointInTime, type PointInTime } from "../client/
 import type { Product } from "../client/product.ts";
 import type { Query } from "../client/query-dsl.ts";
 import type { IndexGroup, IndexMetadata } from "../mapping/mapping.ts";
-import { type Held, type HeldIndices, parseHeld, printHeld } from "./held-text.ts";
 import { buildAddedQuery, compareShards, type ShardComparison, type ShardStates } from "./shard-states.ts";
+import {
+  type IndexIdentities,
+  parseSnapshotState,
+  printVersion,
+  type SnapshotState,
+} from "./version-text.ts";
 
 export interface Snapshot {
   readonly points: readonly PointInTime[];
@@ -40,7 +45,7 @@ export interface AddedDocuments {
   readonly buildQuery: (point: PointInTime) => Query;
 }
 
-const versions = new WeakMap<SnapshotVersion, Held>();
+const versions = new WeakMap<SnapshotVersion, SnapshotState>();
 const noStates: ShardStates = new Map();
 
 /** What a snapshot is of. */
@@ -86,18 +91,18 @@ export async function openSnapshot(
     const select: Snapshot["select"] = async (of, earlier, own) => {
       const before = earlier && versions.get(earlier);
       const indices = describePatterns(of);
-      const held = before && divideHeld(before, indices);
+      const divided = before && divideState(before, indices);
       const wanted = points.filter(({ pattern }) => of.patterns.has(pattern));
       const compareOne = async (point: PointInTime, limited: AbortSignal) => {
         // A shard with a number that no index of the pattern had before is all new.
-        const states = held && (held.kept.get(point.pattern)?.states.at(point.shard) ?? noStates);
+        const states = divided && (divided.kept.get(point.pattern)?.shards.at(point.shard) ?? noStates);
         return { point, ...(await compare(point, states, limited)) };
       };
       const compared = await mapConcurrent(wanted, concurrency, compareOne, own);
-      const now = describeHeld(indices, compared);
+      const now = describeState(indices, compared);
       return {
         version: createVersion(now, client.view),
-        added: held && describeAdded(held, now, compared),
+        added: divided && describeAdded(divided, now, compared),
         isBehind: compared.some((one) => one.isBehind),
       };
     };
@@ -138,58 +143,58 @@ function rememberComparisons(
 }
 
 /** The indices by pattern. */
-type PatternIndices = ReadonlyMap<string, HeldIndices>;
+type PatternIndices = ReadonlyMap<string, IndexIdentities>;
 
 function describePatterns({ patterns, isRead }: SnapshotSources): PatternIndices {
   return new Map([...patterns].map(([pattern, metadata]) => [pattern, describeIndices(metadata, isRead)]));
 }
 
-function describeHeld(
+function describeState(
   patterns: PatternIndices,
   compared: readonly { readonly point: PointInTime; readonly states: ShardStates }[],
-): Held {
+): SnapshotState {
   return new Map(
     [...patterns].map(([pattern, indices]) => {
       const own = compared.filter(({ point }) => point.pattern === pattern);
       const sorted = own.toSorted((a, b) => a.point.shard - b.point.shard);
-      return [pattern, { indices, states: sorted.map(({ states }) => states) }];
+      return [pattern, { indices, shards: sorted.map(({ states }) => states) }];
     }),
   );
 }
 
 interface KeptAndGone {
   /** Without the indices that are gone. */
-  readonly kept: Held;
+  readonly kept: SnapshotState;
   readonly gone: ReadonlySet<string>;
 }
 
 /** Divides what an earlier version stands for by whether the indices are there and show what they showed. */
-function divideHeld(earlier: Held, now: PatternIndices): KeptAndGone {
+function divideState(earlier: SnapshotState, now: PatternIndices): KeptAndGone {
   const gone = new Set<string>();
-  const kept = [...earlier].map(([pattern, { indices, states }]) => {
+  const kept = [...earlier].map(([pattern, { indices, shards }]) => {
     const current = now.get(pattern);
     const isKept = ([index]: readonly [string, unknown]): boolean =>
       current === undefined || keepsIndex(index, indices, current);
     for (const one of indices) if (!isKept(one)) gone.add(one[0]);
-    const held = {
+    const left = {
       indices: new Map([...indices].filter(isKept)),
-      states: states.map((shard) => new Map([...shard].filter(isKept))),
+      shards: shards.map((shard) => new Map([...shard].filter(isKept))),
     };
-    return [pattern, held] as const;
+    return [pattern, left] as const;
   });
   return { kept: new Map(kept), gone };
 }
 
-function createVersion(held: Held, view: string): SnapshotVersion {
-  const version: SnapshotVersion = { bytes: measureHeld(held), print: () => printHeld(held, view) };
-  versions.set(version, held);
+function createVersion(state: SnapshotState, view: string): SnapshotVersion {
+  const version: SnapshotVersion = { bytes: measureState(state), print: () => printVersion(state, view) };
+  versions.set(version, state);
   return version;
 }
 
 /** The version of a text; undefined where it is none, or is of another view. */
 export function parseVersion(text: string, view: string): SnapshotVersion | undefined {
-  const held = parseHeld(text, view);
-  return held && createVersion(held, view);
+  const state = parseSnapshotState(text, view);
+  return state && createVersion(state, view);
 }
 
 /** Why no snapshot of the indices of these patterns can be opened, for operators; undefined if nothing is known against it. */
@@ -214,7 +219,7 @@ function countShards({ shardsByIndex }: IndexMetadata): readonly number[] {
 
 function describeAdded(
   { kept: earlier, gone }: KeptAndGone,
-  held: Held,
+  state: SnapshotState,
   compared: readonly (ShardComparison & { readonly point: PointInTime })[],
 ): Snapshot["added"] {
   let documents = 0;
@@ -224,9 +229,9 @@ function describeAdded(
     documents += one.added;
     for (const index of one.changed) changedIndices.add(index);
   }
-  for (const [pattern, { states }] of earlier) {
-    const now = held.get(pattern);
-    const isShardGone = states.some(({ size }, shard) => size > 0 && now?.states.at(shard) === undefined);
+  for (const [pattern, { shards }] of earlier) {
+    const now = state.get(pattern);
+    const isShardGone = shards.some(({ size }, shard) => size > 0 && now?.shards.at(shard) === undefined);
     if (now === undefined || isShardGone) return undefined;
   }
   const knownByPoint = new Map(compared.map(({ point, known }) => [point, known]));
@@ -238,11 +243,11 @@ function describeAdded(
 }
 
 /** Whether all earlier indices are there and show what they showed, so that the same documents match and read the same. */
-export function keepsIndices(earlier: HeldIndices, now: HeldIndices): boolean {
+export function keepsIndices(earlier: IndexIdentities, now: IndexIdentities): boolean {
   return [...earlier.keys()].every((index) => keepsIndex(index, earlier, now));
 }
 
-function keepsIndex(index: string, earlier: HeldIndices, now: HeldIndices): boolean {
+function keepsIndex(index: string, earlier: IndexIdentities, now: IndexIdentities): boolean {
   const [one, other] = [earlier.get(index), now.get(index)];
   return other !== undefined && other.uuid === one?.uuid && other.fields === one?.fields;
 }
@@ -250,7 +255,7 @@ function keepsIndex(index: string, earlier: HeldIndices, now: HeldIndices): bool
 export function describeIndices(
   { indices, groups, uuids }: IndexMetadata,
   isRead: SnapshotSources["isRead"],
-): HeldIndices {
+): IndexIdentities {
   const fields = new Map<string, string>();
   for (const group of groups) {
     const digest = digestFields(group, isRead);
@@ -276,11 +281,11 @@ function digestFields(group: IndexGroup, isRead: SnapshotSources["isRead"]): str
 }
 
 /** About how many bytes of memory it takes. */
-function measureHeld(held: Held): number {
+function measureState(state: SnapshotState): number {
   let bytes = 0;
-  for (const { indices, states } of held.values()) {
+  for (const { indices, shards } of state.values()) {
     for (const [name, { uuid = "" }] of indices) bytes += 200 + 2 * (name.length + uuid.length);
-    for (const shard of states)
+    for (const shard of shards)
       for (const [name, { missing = [] }] of shard) bytes += 200 + 2 * name.length + 8 * missing.length;
   }
   return bytes;

@@ -119,12 +119,12 @@ describe("shard states", () => {
       expect(compared.added).toBe(3);
       states = compared.states;
     }
-    expect(new Set([...states.values()].map(({ block }) => block))).toEqual(new Set([2_048]));
+    expect(new Set([...states.values()].map(({ blockLength }) => blockLength))).toEqual(new Set([2_048]));
     // Whoever knows that the first ones were deleted asks for the others.
     const left = new Map([...states].slice(60));
     const fewer = await compareDocuments(listTo(69, 60), left);
     expect(fewer.added).toBe(0);
-    expect(new Set([...fewer.states.values()].map(({ block }) => block))).toEqual(new Set([256]));
+    expect(new Set([...fewer.states.values()].map(({ blockLength }) => blockLength))).toEqual(new Set([256]));
     expect((await compareDocuments(listTo(69, 60), fewer.states)).added).toBe(0);
     const late = [...listTo(69, 60), ...list([69_000], nameOf(65))];
     for (const earlier of [left, fewer.states])
@@ -134,7 +134,7 @@ describe("shard states", () => {
   test("of more indices than their blocks are for do not hold", async () => {
     const documents = ["a", "b", "c"].flatMap((index) => list([0, 1], index));
     const { states } = await compareDocuments(documents);
-    const shorter = new Map([...states].map(([index, state]) => [index, { ...state, block: 32 }]));
+    const shorter = new Map([...states].map(([index, state]) => [index, { ...state, blockLength: 32 }]));
     expect((await compareDocuments(documents, states)).added).toBe(0);
     expect((await compareDocuments(documents, shorter)).added).toBeUndefined();
   });

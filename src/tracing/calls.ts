@@ -1,5 +1,7 @@
-// Calls: pairs of a caller and the request that it made. All callers of a range are read, and the requests of the range; what
-// else the callers have called is looked up. Work over many spans takes turns with other requests.
+// Calls: pairs of a caller, such as a client span, and the request that it made, which the called service reports. All callers of a
+// range are read, then the requests of the range if they are not too many for that, and what else the callers have called is looked
+// up. Then each request is matched with its callers: its parent, what it links to, and the caller that has its own id, where both
+// sides of a call share one. Work over many spans takes turns with other requests.
 
 import { takeTurns } from "../core/async/turns.ts";
 import { isNonEmpty, requireFirst } from "../core/collections.ts";
@@ -54,19 +56,22 @@ export async function findCalls(reader: SpanReader, query: EdgesQuery, signal: A
   };
   const scan = { sources: all, range, withoutEvents: true } as const;
   const callers = await addCallers(spans, reader.scan({ ...scan, select: "calls", budget }, signal));
+  // What the site and a partner both hold is the site's.
   await removeDocuments(spans.callers.others, spans.callers.own, signal);
-  const most = Math.min(maxEntriesPerCaller * callers, Math.floor((budget.limit - spent()) / 2));
-  const share = createBudgetShare(budget, most);
-  const readEntries = async (): Promise<true> => {
+  const maxEntries = Math.min(maxEntriesPerCaller * callers, Math.floor((budget.limit - spent()) / 2));
+  const share = createBudgetShare(budget, maxEntries);
+  const readEntries = async (): Promise<TimeRange> => {
     await addCallees(spans, reader.scan({ ...scan, select: "entries", budget: share }, signal));
-    return true;
+    return range;
   };
-  const hasEntries = await suppressShareSpent(readEntries());
-  const lookup = { reader, spans, budget, outside: hasEntries === undefined ? undefined : range };
+  const readRange = await suppressShareSpent(readEntries());
+  const lookup = { reader, spans, budget, readRange };
   await lookUpCallees(lookup, all, spans.callers.own, signal);
+  // Of what the partners' callers have called, requests of the site matter. For those that have called it, requests of partners do
+  // too: one with the caller's id tells whose the spans below it are, see `isBelowOtherCallee`.
   await lookUpCallees(lookup, sources, spans.callers.others, signal);
-  const answering = await indexAnsweredCallers(spans, signal);
-  await lookUpCallees(lookup, partners, answering, signal);
+  const answered = await indexAnsweredCallers(spans, signal);
+  await lookUpCallees(lookup, partners, answered, signal);
   return { made: await matchMadeCalls(spans, signal), received: await matchReceivedCalls(spans, signal) };
 }
 
@@ -78,21 +83,21 @@ export function listAllSources({ sources, partners }: EdgesQuery): SpanSources {
 
 interface CallSpans {
   readonly site: string;
-  /** Of the range. */
-  readonly callers: SpansBySide;
-  /** Requests, of which only those that a caller has called matter. */
-  readonly entries: SpansBySide;
+  /** Those that end in the range. */
+  readonly callers: SpansByOwner;
+  /** Requests at any time, of which only those that a caller has called matter. */
+  readonly entries: SpansByOwner;
   /** Callers below others, which end outside of the range, of any site. */
   readonly outerCallers: SpanIndex;
-  /** Counts a span that is added. */
+  /** Counts the memory of a span that is kept here. */
   readonly hold: (span: Span) => void;
 }
 
 /** What a span takes in an index and among the calls. */
 const bytesPerPlace = 100;
 
-/** Spans of the site itself and of its partners. The document of an entry may be on both sides, that of a caller is not. */
-interface SpansBySide {
+/** Spans of the site itself, and of its partners. The document of an entry may be in both, that of a caller is not. */
+interface SpansByOwner {
   readonly own: SpanIndex;
   readonly others: SpanIndex;
 }
@@ -198,8 +203,8 @@ interface CalleeLookup {
   readonly reader: SpanReader;
   readonly spans: CallSpans;
   readonly budget: Budget;
-  /** The range whose entries are read. Absent where it has too many. */
-  readonly outside: TimeRange | undefined;
+  /** The range whose entries are all read already; undefined where they were too many. */
+  readonly readRange: TimeRange | undefined;
 }
 
 /** Callers per look-up, and more where a trace has them. */
@@ -210,21 +215,24 @@ const callersPerLookup = 30_000;
  * callers where their traces have too many other requests.
  */
 async function lookUpCallees(
-  { reader, spans, budget, outside }: CalleeLookup,
+  { reader, spans, budget, readRange }: CalleeLookup,
   sources: readonly SpanSource[],
   callers: SpanIndex,
   signal: AbortSignal,
 ): Promise<void> {
   if (!isNonEmpty(sources)) return;
   for await (const ids of listSpanIds(callers, signal)) {
-    const find = async (limit: Budget, range: TimeRange | undefined): Promise<true> => {
+    const find = async (limit: Budget, outside: TimeRange | undefined): Promise<true> => {
       const of = { by: "caller", spans: ids } as const;
-      const query = { sources, of, outside: range, withoutEvents: true, budget: limit };
-      await addCallees(spans, reader.find(query, signal));
+      await addCallees(
+        spans,
+        reader.find({ sources, of, outside, withoutEvents: true, budget: limit }, signal),
+      );
       return true;
     };
-    const found = outside && (await suppressShareSpent(find(createBudgetShare(budget, ids.length), outside)));
-    if (found === undefined) await find(budget, undefined);
+    const share = createBudgetShare(budget, ids.length);
+    const isFound = readRange !== undefined && (await suppressShareSpent(find(share, readRange)));
+    if (isFound !== true) await find(budget, undefined);
   }
 }
 
@@ -251,6 +259,7 @@ async function* listSpanIds(index: SpanIndex, signal: AbortSignal): AsyncGenerat
 
 // ---- Matching -------------------------------------------------------------------------------------------------
 
+/** The site's own calls. A caller without a visible request is a call too. */
 async function matchMadeCalls(spans: CallSpans, signal: AbortSignal): Promise<readonly Call[]> {
   const { callers, entries } = spans;
   const calls: Call[] = [];
@@ -271,6 +280,7 @@ async function matchMadeCalls(spans: CallSpans, signal: AbortSignal): Promise<re
   return calls;
 }
 
+/** The calls of partners that the site has received. */
 async function matchReceivedCalls(spans: CallSpans, signal: AbortSignal): Promise<readonly Required<Call>[]> {
   const calls: Required<Call>[] = [];
   const { callers, entries } = spans;
@@ -291,7 +301,7 @@ async function indexAnsweredCallers(spans: CallSpans, signal: AbortSignal): Prom
 }
 
 /** The documents of each span id of a trace: those of the site itself first. */
-function* listDocuments({ own, others }: SpansBySide): Generator<readonly Span[]> {
+function* listDocuments({ own, others }: SpansByOwner): Generator<readonly Span[]> {
   for (const documents of listSameIds(own)) {
     const other = findIndexedSpans(others, requireFirst(documents));
     yield other.length === 0

@@ -9,6 +9,7 @@ import {
   headerValue,
   httpUrl,
   parseNumeral,
+  SettingError,
 } from "../../src/config/validation.ts";
 import { formatErrorCode } from "../../src/core/errors.ts";
 import { parseCertificates } from "../../src/core/pem.ts";
@@ -135,8 +136,8 @@ export interface Tls {
 }
 
 /**
- * Reads the files that are named. Throws an error that names the setting of a file which cannot be read or holds something else:
- * without any certificate in `ca`, node would trust all public authorities.
+ * Reads the files that are named. A certificate has to be in `ca`: without any, node would trust all public authorities.
+ * @throws {SettingError} where a file cannot be read or holds something else
  */
 export function readTls(paths: Tls | undefined, io: Pick<IO, "readText">): Tls | undefined {
   if (paths === undefined) return undefined;
@@ -146,7 +147,7 @@ export function readTls(paths: Tls | undefined, io: Pick<IO, "readText">): Tls |
     try {
       return io.readText(path);
     } catch (error) {
-      throw new Error(`tls.${name}: ${path} cannot be read${formatErrorCode(error)}`);
+      throw new SettingError(["tls", name], `${path} cannot be read${formatErrorCode(error)}`);
     }
   };
   const tls = { ca: read("ca"), cert: read("cert"), key: read("key") };
@@ -159,14 +160,14 @@ export function readTls(paths: Tls | undefined, io: Pick<IO, "readText">): Tls |
   return tls;
 }
 
-/** @throws {Error} */
+/** @throws {SettingError} */
 function checkFile(name: keyof Tls, paths: Tls, check: () => unknown, also = ""): void {
   try {
     check();
   } catch (error) {
     const expected = name === "key" ? "private key" : "certificate";
     const code = formatErrorCode(error);
-    throw new Error(`tls.${name}: ${paths[name]} has no ${expected} that can be used${code}${also}`);
+    throw new SettingError(["tls", name], `${paths[name]} has no ${expected} that can be used${code}${also}`);
   }
 }
 

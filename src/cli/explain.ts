@@ -6,6 +6,7 @@ import { connectSites, listPartBackends } from "../access/sites.ts";
 import type { Config } from "../config/config.ts";
 import { siteParts } from "../config/schema.ts";
 import { printYaml } from "../config/yaml/yaml.ts";
+import { runSteps } from "../core/async/turns.ts";
 import { readOwn } from "../core/collections.ts";
 import { BackendError, ConfigError, toErrorMessage, Unprocessable } from "../core/errors.ts";
 import { fromMillis, type Instant, parseDuration, printInstant } from "../core/time.ts";
@@ -15,8 +16,8 @@ import { prepareExplanation } from "../operations/runtime/explain.ts";
 import { startRequest } from "../operations/runtime/lifetime.ts";
 import { orders } from "../operations/runtime/request-body.ts";
 import type { Backend } from "../store/backend.ts";
-import { printConfigError, readConfig } from "./support/config-file.ts";
-import { describeError, openBackend } from "./support/open-backend.ts";
+import { createLateConfigError, printConfigError, readConfig } from "./support/config-file.ts";
+import { describeError, openBackend, toBackendIssue } from "./support/open-backend.ts";
 import { exitCodes, printUsageError, type Shell } from "./support/shell.ts";
 
 export const usage = `Usage: readout explain --site SITE ['QUERY'] [--source SOURCE …] [--order DESC] [--per-page 100] [--legacy]
@@ -127,7 +128,7 @@ function openSiteBackend(name: string, config: Config, file: string, shell: Shel
   try {
     return openBackend(name, config, file, shell);
   } catch (error) {
-    throw new ConfigError(file, [{ path: `backends.${name}`, message: describeError(error) }]);
+    throw runSteps(createLateConfigError(file, [toBackendIssue(name, error)], shell));
   }
 }
 

@@ -8,6 +8,19 @@ import type { Path } from "./yaml/yaml.ts";
 
 export type IssueReporter = (path: Path, message: string) => void;
 
+/** What is wrong with a setting of a backend where only its use shows it, such as a file that it names. */
+export class SettingError extends Error {
+  override readonly name = "SettingError";
+  /** Of the setting within those of the backend. */
+  readonly path: Path;
+  readonly reason: string;
+  constructor(path: Path, reason: string) {
+    super(`${path.join(".")}: ${reason}`);
+    this.path = path;
+    this.reason = reason;
+  }
+}
+
 const emptyMessage = "must not be empty";
 
 const typeNames: Readonly<Record<string, string>> = {

@@ -88,6 +88,14 @@ describe.concurrent("readout serve", () => {
     taken.close();
   });
 
+  test("names the setting and the line of a certificate that cannot be read", async ({ expect }) => {
+    const tls = "\n    kind: elastic\n    url: https://h\n    tls:\n      ca: none.pem";
+    const file = await configure(site(tls, "{ index: logs }"));
+    const { code, err } = await refused(serve, "--config", file);
+    expect(code).toBe(1);
+    expect(err).toBe(`${file}:10: backends.one.tls.ca: none.pem cannot be read (ENOENT)\n`);
+  });
+
   test("reports an invalid configuration with its path", async ({ expect }) => {
     const file = await configure("sites: { shop: 1 }\n");
     const { code, err } = await refused(serve, "--config", file);

@@ -319,7 +319,7 @@ time: {"plan_ms": N, "run_ms": N, "sources_ms": N}
 
   test("exits with an error when a certificate file cannot be read", async () => {
     expect(await complain(`{ kind: elastic, url: "https://127.0.0.1:1", tls: { ca: none.pem } }`)).toBe(
-      "readout.yaml: backends.elk: tls.ca: none.pem cannot be read (ENOENT)\n",
+      "readout.yaml:1: backends.elk.tls.ca: none.pem cannot be read (ENOENT)\n",
     );
   });
 

@@ -1,10 +1,10 @@
 // A configuration with its backends: connecting, inspecting and watching them.
 import { connectSitesInSteps, type Sites } from "../../access/sites.ts";
 import type { Config } from "../../config/config.ts";
-import { resolveBeside } from "../../config/yaml/yaml.ts";
+import { type LocatedIssue, resolveBeside } from "../../config/yaml/yaml.ts";
 import { mapConcurrent } from "../../core/async/concurrency.ts";
 import { type Steps, yieldToEventLoop } from "../../core/async/turns.ts";
-import { BackendError, ConfigError, type Issue, toErrorMessage } from "../../core/errors.ts";
+import { BackendError, ConfigError } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
 import type { Backend, IO } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
@@ -12,6 +12,8 @@ import { redactCredentials, type Telemetry } from "../../telemetry/telemetry.ts"
 import { createRollupAnalytics } from "../../tracing/figures/rollup-analytics.ts";
 import { openKeptFigures } from "../../tracing/rollup-store/kept-figures.ts";
 import { createKindLookup } from "../support/backend-kinds.ts";
+import { createLateConfigError } from "../support/config-file.ts";
+import { toBackendIssue } from "../support/open-backend.ts";
 import type { Shell } from "../support/shell.ts";
 import {
   groupSitesByBackend,
@@ -66,7 +68,7 @@ export function* connectConfig(
   if (config.rollups !== undefined && rollupStore === undefined) {
     void closeAll(backends);
     const message = "is of a kind that cannot keep figures; Elasticsearch and OpenSearch can";
-    throw new ConfigError(file, [{ path: "rollups.backend", message }]);
+    throw yield* createLateConfigError(file, [{ path: ["rollups", "backend"], message }], shell);
   }
   const states = new Map([...backends.keys()].map((name) => [name, "not probed yet"]));
   const untried = new Set(backends.keys());
@@ -122,20 +124,20 @@ function* connectBackends(
 ): Steps<ReadonlyMap<string, Backend>> {
   const kinds = createKindLookup(file, shell);
   const backends = new Map<string, Backend>();
-  const issues: Issue[] = [];
+  const issues: LocatedIssue[] = [];
   for (const [name, { kind, settings, layouts }] of Object.entries(config.backends)) {
     if (backends.size % backendsPerStep === 0) yield;
     try {
       const backend = kinds.get(kind)?.create(name, settings, io, layouts);
       if (backend !== undefined) backends.set(name, backend);
     } catch (error) {
-      const message = redactCredentials(toErrorMessage(error));
-      issues.push({ path: `backends.${name}`, message });
+      const { path, message } = toBackendIssue(name, error);
+      issues.push({ path, message: redactCredentials(message) });
     }
   }
   if (issues.length === 0) return backends;
   void closeAll(backends);
-  throw new ConfigError(file, issues);
+  throw yield* createLateConfigError(file, issues, shell);
 }
 
 /**

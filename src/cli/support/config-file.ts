@@ -1,6 +1,7 @@
 // Reads and checks the configuration file of a command, in the same way for all of them.
 import { parseArgs } from "node:util";
 import { type Config, parseConfigInSteps } from "../../config/config.ts";
+import { type LocatedIssue, locateIssues } from "../../config/yaml/yaml.ts";
 import { runSteps, type Steps } from "../../core/async/turns.ts";
 import { ConfigError, formatErrorCode, isFileMissing, toErrorMessage } from "../../core/errors.ts";
 import { createKindLookup } from "./backend-kinds.ts";
@@ -54,6 +55,22 @@ export function* readConfigInSteps(file: string, shell: Shell): Steps<Config> {
   const context = { ...shell, kinds: createKindLookup(file, shell) };
   const text = readConfigText(file, shell, "; `readout init` writes one, and --config names another");
   return yield* parseConfigInSteps(text, file, context);
+}
+
+/** Faults that only the use of a configuration shows, with their lines as far as its file is as before. */
+export function* createLateConfigError(
+  file: string,
+  issues: readonly LocatedIssue[],
+  shell: Shell,
+): Steps<ConfigError> {
+  try {
+    return new ConfigError(file, yield* locateIssues(issues, shell.readText(file), file));
+  } catch {
+    return new ConfigError(
+      file,
+      issues.map(({ path, message }) => ({ path: path.join("."), message })),
+    );
+  }
 }
 
 /** `advice` is for a file that is missing. @throws {ConfigError} */

@@ -1,7 +1,8 @@
 // Opens backends for commands that end. Their calls return or throw what goes wrong, and the commands print it, so nothing
 // is logged or counted.
 import type { Config } from "../../config/config.ts";
-import { resolveBeside } from "../../config/yaml/yaml.ts";
+import { SettingError } from "../../config/validation.ts";
+import { type LocatedIssue, resolveBeside } from "../../config/yaml/yaml.ts";
 import { BackendError, toErrorMessage } from "../../core/errors.ts";
 import type { Backend, IO } from "../../store/backend.ts";
 import { createKindLookup } from "./backend-kinds.ts";
@@ -27,6 +28,13 @@ export function openBackend(
   return (
     entry && createKindLookup(file, shell).get(entry.kind)?.create(name, entry.settings, io, entry.layouts)
   );
+}
+
+/** Why a backend cannot be opened, at the setting that is to blame where that is known. */
+export function toBackendIssue(name: string, error: unknown): LocatedIssue {
+  return error instanceof SettingError
+    ? { path: ["backends", name, ...error.path], message: error.reason }
+    : { path: ["backends", name], message: describeError(error) };
 }
 
 /** Describes a failure for operators: on one line, and without a password in a URL. */

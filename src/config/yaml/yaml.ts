@@ -35,7 +35,7 @@ export function resolveBeside(file: string, path: string): string {
 }
 
 export type Path = readonly string[];
-type LocatedIssue = { readonly path: Path; readonly message: string; readonly line?: number };
+export type LocatedIssue = { readonly path: Path; readonly message: string; readonly line?: number };
 
 type Lines = ReadonlyMap<string, number>;
 
@@ -359,6 +359,15 @@ function substitute(
 /** Quotes a value in a message as the file has it, so that what was substituted is not repeated. */
 export function quoteAsWritten(tree: YamlTree, path: Path, value: string): string {
   return JSON.stringify(tree.templates.get(formatPathKey(path)) ?? value);
+}
+
+/** Returns the issues of a file that was read before, by line. @throws {ConfigError} when it is no YAML any more */
+export function* locateIssues(
+  issues: readonly LocatedIssue[],
+  text: string,
+  file: string,
+): Steps<readonly (Issue & { readonly line?: number })[]> {
+  return sortInFileOrder(issues, yield* findLines(text, file));
 }
 
 /** Returns the issues by line. An issue has the line of its path, or of the nearest path above that has one. */

@@ -253,12 +253,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   pino: ["src/telemetry/telemetry.ts"],
   "prom-client": ["src/telemetry"],
   undici: ["resolvers/prometheus/client/transport.ts"],
-  yaml: [
-    "src/config/yaml/yaml.ts",
-    "src/config/yaml/document-parts.ts",
-    "src/visuals/visual.ts",
-    "resolvers/elastic/layout",
-  ],
+  yaml: ["src/config/yaml", "src/visuals/visual.ts", "resolvers/elastic/layout"],
   zod: [
     "src/access/signing-keys.ts",
     "src/config",

@@ -5,7 +5,7 @@ import { parseArgs } from "node:util";
 import { connectSites, listPartBackends } from "../access/sites.ts";
 import type { Config } from "../config/config.ts";
 import { siteParts } from "../config/schema.ts";
-import { printYaml } from "../config/yaml/yaml.ts";
+import { printYaml } from "../config/yaml/print-yaml.ts";
 import { runSteps } from "../core/async/turns.ts";
 import { readOwn } from "../core/collections.ts";
 import { BackendError, ConfigError, toErrorMessage, Unprocessable } from "../core/errors.ts";

@@ -1,7 +1,7 @@
 // `readout token new`: prints a new token, once. The configuration gets only its hash.
 import { parseArgs } from "node:util";
 import { generateToken, hashToken } from "../access/auth.ts";
-import { printText } from "../config/yaml/yaml.ts";
+import { printText } from "../config/yaml/print-yaml.ts";
 import { toErrorMessage } from "../core/errors.ts";
 import { type Scope, scopes } from "../core/scopes.ts";
 import { parseInstant, printNanos } from "../core/time.ts";

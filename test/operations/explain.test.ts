@@ -4,7 +4,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { elastic as elasticKind } from "#resolvers/elastic/elastic.ts";
 import { memory } from "#resolvers/memory/memory.ts";
 import { run } from "#src/cli/explain.ts";
-import { printYaml } from "#src/config/yaml/yaml.ts";
+import { printYaml } from "#src/config/yaml/print-yaml.ts";
 import { BackendError } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";

@@ -1,7 +1,7 @@
 // Prints a proposal as readout.yaml. Text from outside is in quotes or in comments of one line, so that the name of an
 // index or a label cannot change the meaning of the file.
 import type { MetricAliases } from "../../config/metric-aliases.ts";
-import { printText } from "../../config/yaml/yaml.ts";
+import { printText } from "../../config/yaml/print-yaml.ts";
 import type { ProposedMetrics, ProposedPlace, ProposedSite } from "./propose.ts";
 
 export interface Draft {

@@ -1,8 +1,9 @@
-// Parses a YAML file a part at a time. What the library makes of a file has fifty times its size: a configuration of ten
-// thousand sites would need it at once, and hold up all requests while it is parsed.
+// Parses the one document of a YAML file in parts, each with some entries of its root or of what stands under one key of the
+// root, such as `sites`. What the library makes of a file has fifty times its size: a configuration of ten thousand sites would
+// need it at once, and hold up all requests while it is parsed.
 //
 // The library's parser keeps the collection that it is in, with all its entries. Entries that are complete are taken out of it
-// and composed as a document of their own; what the parser has left at the end is the rest.
+// and composed as a document of their own; the last part is what the parser has left at the end.
 import { Composer, type CST, type Document, Lexer, type LineCounter, Parser, YAMLParseError } from "yaml";
 
 /** Some entries of the root of a file, or of the collection that is the value of one of its keys; in the order of the file. */

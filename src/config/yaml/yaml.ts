@@ -1,19 +1,16 @@
-// Reads a YAML file as plain values, substitutes environment variables and files, and finds the line of each value.
+// Reads a YAML file as plain values, substitutes environment variables and files, and says at which line an issue stands.
 // Messages quote neither what was substituted nor a file that is no YAML: either may be a password.
 
 import { dirname, isAbsolute, join } from "node:path";
 import {
   type Alias,
-  Document,
   isAlias,
-  isCollection,
   isMap,
   isScalar,
   isSeq,
   LineCounter,
   type ParsedNode,
   parseDocument,
-  visit,
   type YAMLError,
   type YAMLMap,
   type YAMLSeq,
@@ -166,7 +163,7 @@ function* readParts(reading: Reading, text: string): Steps<unknown> {
     if (isYaml && key !== undefined) readEntries(reading, key, document.contents);
     yield;
   }
-  if (!isYaml) throw new ConfigError(file, dropFollowing([...faults.values()]).map(printIssue));
+  if (!isYaml) throw new ConfigError(file, dropFollowing([...faults.values()]).map(toIssue));
   issues.unshift(...faults.values());
   return root;
 }
@@ -190,7 +187,7 @@ function readNode(reading: Reading, node: ParsedNode | null, path: Path): unknow
   if (reading.aliasedNodes > maxAliasedNodes || path.length > maxDepth) {
     const line = node === null ? 1 : findLine(reading, node);
     const issue = { path, line, message: "too many or too deeply nested values" };
-    throw new ConfigError(reading.file, [printIssue(issue)]);
+    throw new ConfigError(reading.file, [toIssue(issue)]);
   }
   if (node === null) return null;
   keepFirstLine(reading, path, node);
@@ -385,37 +382,13 @@ export function sortInFileOrder(
   return issues
     .map((issue) => ({ ...issue, line: issue.line ?? lineOf(issue.path) }))
     .toSorted((a, b) => a.line - b.line)
-    .map(printIssue);
+    .map(toIssue);
 }
 
-function printIssue({ path, message, line }: LocatedIssue): Issue & { readonly line?: number } {
+function toIssue({ path, message, line }: LocatedIssue): Issue & { readonly line?: number } {
   return { path: path.join("."), message, ...(line !== undefined && { line }) };
 }
 
 export function formatPathKey(path: Path): string {
   return path.join("\0");
-}
-
-/** Prints a text as a value of the file: in quotes, and with nothing in it that would be substituted. */
-export function printText(text: string): string {
-  return JSON.stringify(text.replaceAll("${", () => "$${"));
-}
-
-/** Prints a value as YAML for people. The values of the `flow` keys are each on one line, as JSON. */
-export function printYaml(value: unknown, flow: ReadonlySet<string>): string {
-  // A value that stands in two places is printed twice: readers need not know anchors.
-  const document = new Document(value, { aliasDuplicateObjects: false });
-  visit(document, {
-    Pair(_, { key, value: node }) {
-      if (!isScalar(key) || !flow.has(String(key.value)) || !isCollection(node)) return undefined;
-      node.flow = true;
-      visit(node, {
-        Scalar(_, scalar) {
-          if (typeof scalar.value === "string") scalar.type = "QUOTE_DOUBLE";
-        },
-      });
-      return visit.SKIP;
-    },
-  });
-  return document.toString({ lineWidth: 0, flowCollectionPadding: false });
 }

@@ -158,15 +158,25 @@ function buildSubscription(
   return new GraphQLObjectType({ name: "Subscription", description, fields: { log_lines } });
 }
 
-/** The events of a tail. Each has a session of its own: a tail has no end, and a session has bounds. */
+/** The context of a subscription: GraphQL answers all of its events with this one object. */
+interface SubscriptionContext {
+  /** That of the event that is answered now. */
+  readout: Session;
+}
+
+/**
+ * The events of a tail. Each is answered with a session of its own, which replaces the one before in the context: a tail has no
+ * end, and what a session reads has bounds.
+ */
 async function followRows(
   name: string,
   input: unknown,
-  context: { readout: Session },
+  context: SubscriptionContext,
 ): Promise<AsyncIterable<TailEvent>> {
   const events = (await context.readout.followTail(name, input))[Symbol.asyncIterator]();
-  const renewed: AsyncIterableIterator<TailEvent> = {
-    [Symbol.asyncIterator]: () => renewed,
+  const inSessions: AsyncIterableIterator<TailEvent> = {
+    [Symbol.asyncIterator]: () => inSessions,
+    // GraphQL asks for the next event when the one before has been sent.
     next: async () => {
       context.readout.releaseRows();
       const next = await events.next();
@@ -178,7 +188,7 @@ async function followRows(
       return (await events.return?.()) ?? { done: true, value: undefined };
     },
   };
-  return renewed;
+  return inSessions;
 }
 
 type Side = "inputs" | "outputs";

@@ -353,7 +353,9 @@ export async function aggregate<Form extends SpanForm | EventForm>(
   const answer = await aggregateSource(context, source, { size: 0, query, ...body, aggs: all }, signal);
   const { data, error } = aggregationSchema.safeParse(answer);
   if (data === undefined) {
-    throw new BackendError(backend, "malformed", "an answer that is not a _search response", error);
+    throw new BackendError(backend, "malformed", "an answer that is not a _search response", {
+      cause: error,
+    });
   }
   const { total: shards, failed } = data._shards;
   const { total } = data.hits;

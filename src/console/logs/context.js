@@ -47,17 +47,19 @@ async function requestContext(line, site, count, signal) {
         query: "",
         use_expressions: true,
         ...bound,
-        pagination: { per_page: count + 1, order, cursor: { time: null } },
+        pagination: { per_page: count, order, cursor: { time: null } },
       }),
       signal,
     );
+  const shift = (/** @type {number} */ millis) => new Date(Date.parse(timestamp) + millis).toISOString();
+  // A page has all lines of its last millisecond. The line may have any number of others in its own.
   /** @type {readonly (readonly Line[])[]} */
-  const [before = [], after = []] = await Promise.all([
-    ask("DESC", { to: timestamp }),
-    ask("ASC", { from: timestamp }),
+  const [before = [], beside = [], after = []] = await Promise.all([
+    ask("DESC", { to: shift(-1) }),
+    ask("ASC", { from: timestamp, to: timestamp }),
+    ask("ASC", { from: shift(1) }),
   ]);
-  const known = new Map([...before.toReversed(), ...after].map((one) => [formatLineKey(one), one]));
-  const all = [...known.values()];
+  const all = [...before.toReversed(), ...beside, ...after];
   const at = all.findIndex((one) => formatLineKey(one) === formatLineKey(line));
   return all.slice(Math.max(0, at - count), at + count + 1);
 }

@@ -199,6 +199,38 @@ test("a line has the lines before and after it, whatever the query is", async ()
   await expect.poll(() => around.count()).toBe(21);
 });
 
+test("lines around one are as many where others share its millisecond", async () => {
+  const first = Date.parse("2026-01-15T10:00:00.000Z");
+  // Twenty lines of one millisecond, and one in each millisecond before and after.
+  const lines = Array.from({ length: 60 }, (_, n) => ({
+    ...createLine(n),
+    id: `around-${n}`,
+    timestamp: new Date(first + (n < 20 ? n : n < 40 ? 20 : n - 20)).toISOString(),
+  }));
+  await page.route("**/api/v2/logs/lines", (route) => {
+    const { from, to, pagination } = route.request().postDataJSON();
+    if (pagination.per_page > 80) return route.fulfill({ json: [lines[33]] });
+    const found = lines.filter(
+      ({ timestamp }) => (from ?? timestamp) <= timestamp && timestamp <= (to ?? timestamp),
+    );
+    if (pagination.order === "DESC") found.reverse();
+    const last = found[pagination.per_page - 1]?.timestamp;
+    return route.fulfill({
+      json: found.filter((one, at) => at < pagination.per_page || one.timestamp === last),
+    });
+  });
+  await open(address());
+  await page.locator(".line-item > .line").first().click();
+  await page.getByRole("button", { name: "Lines around it" }).click();
+  const around = page.locator(".context > li");
+  await expect.poll(() => around.count()).toBe(11);
+  const readTexts = () => around.locator(".line-message").allTextContents();
+  expect(await readTexts()).toEqual(Array.from({ length: 11 }, (_, at) => `line ${28 + at}`));
+  await page.getByRole("button", { name: "More lines around it" }).click();
+  await expect.poll(() => around.count()).toBe(21);
+  expect(await readTexts()).toEqual(Array.from({ length: 21 }, (_, at) => `line ${23 + at}`));
+});
+
 test("all lines of the range are taken out as a file", async () => {
   await open(address({ query: "severity=error" }));
   const { total } = await count({ query: "severity=error" });

@@ -1,10 +1,9 @@
 // Bounds and quantiles are numbers that a source may spell in several ways: an upgrade to version 3 rewrites `le="1"` as
 // `1.0`, `2097152` as `2.097152e+06` and `2.5E-4` as `0.00025`. Series that differ in the spelling alone are one series.
 import { readNumber, requireFirst } from "../../../src/core/collections.ts";
-import type { Samples } from "../../../src/metrics/samples.ts";
-import { parseBound } from "../../../src/metrics/samples.ts";
+import { parseBound, type Samples } from "../../../src/metrics/samples.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { formatSeriesKey } from "./series-reader.ts";
+import { formatSeriesKey, readLabel } from "./series-reader.ts";
 
 const boundLabels = ["le", "quantile"] as const;
 
@@ -75,4 +74,14 @@ function joinByTime<T extends Samples>(spellings: readonly T[]): T {
 export function formatHistogramKey(labels: Labels): string {
   const { le: _, ...rest } = labels;
   return formatSeriesKey(rest);
+}
+
+/** The buckets of a classic histogram, each once, in ascending order of their bounds. */
+export function sortByBound<T extends { readonly labels: Labels }>(
+  series: readonly T[],
+): readonly { readonly bound: number; readonly series: T }[] {
+  return series
+    .map((one) => ({ bound: parseBound(readLabel(one.labels, "le")), series: one }))
+    .filter(({ bound }) => !Number.isNaN(bound))
+    .sort((a, b) => a.bound - b.bound);
 }

@@ -2,14 +2,17 @@
 
 import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { readNumber } from "../../../src/core/collections.ts";
-import type { Measure } from "../../../src/core/rows.ts";
 import { estimateFromCounts, parseBound } from "../../../src/metrics/samples.ts";
 import { type GridSeries, readLabel } from "../counters/series-reader.ts";
-import type { ClassicParts } from "./mixed-histograms.ts";
-import { formatGroupKey, pointsPerTurn, type SeriesPlan } from "./series-groups.ts";
+import {
+  type ClassicParts,
+  formatGroupKey,
+  type ObservationMeasure,
+  pointsPerTurn,
+  type SeriesPlan,
+} from "./series-groups.ts";
 import type { CombinedGroup, GroupedMeasure } from "./source-grouping.ts";
 
-type ObservationMeasure = Extract<Measure, { of: "observations" }>;
 type Estimate = Exclude<ObservationMeasure, { combine: "count" | "mean" }>;
 
 /** The parts to group for a measure, and how it is computed from them. */

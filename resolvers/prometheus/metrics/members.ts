@@ -22,20 +22,18 @@ import { chunkSeries, narrowToSeries } from "../counters/series-narrowing.ts";
 import { formatSeriesKey, runConcurrent } from "../counters/series-reader.ts";
 import { findEarlierSeries, findMetricStart, type SeriesStartQuery } from "../counters/series-start.ts";
 import {
-  buildClassicParts,
   buildObservations,
   createNoCountError,
-  isEstimated,
   type ObservedSeries,
   readClassicHistograms,
-  readSummary,
   requireParts,
-} from "./distributions.ts";
+} from "./classic-histograms.ts";
 import { selectAllParts, selectPart } from "./family-listing.ts";
 import { readSingleGauges } from "./gauges.ts";
 import { isTag, selectTagged, typeByShape } from "./metric-families.ts";
-import { buildCounterQuery, type SeriesPlan } from "./series-groups.ts";
+import { buildClassicParts, buildCounterQuery, isEstimated, type SeriesPlan } from "./series-groups.ts";
 import type { MetricShape } from "./shape-detection.ts";
+import { readSummary } from "./summary-quantiles.ts";
 
 /** Runs a query whose metric is known. It may be called again, if the server was upgraded meanwhile. */
 export type PlanRunner<T> = (shape: MetricShape, plan: SeriesPlan) => Promise<T>;

@@ -14,18 +14,14 @@ import { joinSpellings } from "../counters/bound-spellings.ts";
 import { downsampleCounter } from "../counters/counter-downsampling.ts";
 import { createDuplicateSeriesError, createSeriesReader, reportSamples } from "../counters/series-reader.ts";
 import { answerFromSettled, type SettledAnswer, type SettledValues } from "../settled/settled-series.ts";
-import {
-  readHistogram,
-  readMixedHistogram,
-  readNativeHistogram,
-  readSummary,
-  requireParts,
-} from "./distributions.ts";
+import { readHistogram, requireParts } from "./classic-histograms.ts";
 import { formatMatchKey, selectPart } from "./family-listing.ts";
 import { readGauges } from "./gauges.ts";
 import { readIncrements } from "./increments.ts";
 import { createMemberReader, type PlanRunner } from "./members.ts";
 import { isTag, type MetricFamilies, type MetricForm, typeByShape } from "./metric-families.ts";
+import { readMixedHistogram } from "./mixed-histograms.ts";
+import { readNativeHistogram } from "./native-histograms.ts";
 import {
   buildCounterQuery,
   combineByGroup,
@@ -35,6 +31,7 @@ import {
   toSortedSeries,
 } from "./series-groups.ts";
 import type { MetricShape } from "./shape-detection.ts";
+import { readSummary } from "./summary-quantiles.ts";
 
 /** How long the numbers of series are remembered. */
 const sizeTtl: Millis = 600_000;

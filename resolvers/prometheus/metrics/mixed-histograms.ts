@@ -2,31 +2,50 @@
 // be scraped together, and then the classic parts are complete. Or a target has changed from one form to the other, and
 // then the samples of both are those of one counter, which does not restart with its form.
 import { readNumber } from "../../../src/core/collections.ts";
-import type { Buckets } from "../../../src/core/rows.ts";
+import { createUnsupportedError } from "../../../src/core/errors.ts";
+import type { Buckets, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { type Observations, parseBound, type Samples } from "../../../src/metrics/samples.ts";
-import { call, type Selector } from "../client/promql.ts";
+import {
+  type CounterSamples,
+  combineObservations,
+  type Observations,
+  type Samples,
+} from "../../../src/metrics/samples.ts";
+import { call, matchEqual, narrowSelector, type Selector } from "../client/promql.ts";
 import type { HistogramSample, Labels } from "../client/response-scanner.ts";
-import { formatHistogramKey, joinSpellings } from "../counters/bound-spellings.ts";
+import { formatHistogramKey, joinSpellings, sortByBound } from "../counters/bound-spellings.ts";
 import type { CounterQuery } from "../counters/bucket-survey.ts";
 import { narrowToSeries } from "../counters/series-narrowing.ts";
-import { formatSeriesKey, type RawSeries, readLabel, type SeriesReader } from "../counters/series-reader.ts";
+import { formatSeriesKey, type RawSeries, type SeriesReader } from "../counters/series-reader.ts";
+import {
+  createNoBucketsError,
+  hasOnlySummaries,
+  noSamples,
+  type ObservedSeries,
+  readClassicHistograms,
+  requireBuckets,
+  requireSums,
+} from "./classic-histograms.ts";
 import type { HistogramGrowth } from "./histogram-growth.ts";
 import {
+  createNativeForm,
   findCommonBounds,
+  findNewSeries,
   type HistogramForm,
   type HistogramSeries,
   isInsideBucket,
+  readGrowth,
+  toObservations,
 } from "./native-histograms.ts";
-
-/** The parts of a classic histogram that a measure needs beside its count. */
-export interface ClassicParts {
-  readonly count: CounterQuery;
-  readonly sum?: CounterQuery;
-  readonly bucket?: CounterQuery;
-}
-
-const noSamples: Samples = { times: new Float64Array(), values: new Float64Array() };
+import {
+  buildClassicParts,
+  buildCounterQuery,
+  type ClassicParts,
+  combineByGroup,
+  type ObservationMeasure,
+  type SeriesPlan,
+} from "./series-groups.ts";
+import { readSummary } from "./summary-quantiles.ts";
 
 /**
  * Finds the histograms of which the classic samples are incomplete: the native form has others, in the buckets or as the
@@ -109,7 +128,7 @@ function sumPairs(counts: Float64Array): Float64Array {
  * The bounds at which native histograms are counted in a group with these classic ones. `undefined` if no bounds are
  * exact, because a classic bound lies inside a native bucket and some bucket of the answer has both forms.
  */
-export function chooseBounds(
+function chooseBounds(
   classic: readonly Observations[],
   native: readonly HistogramGrowth[],
   { start, step }: Buckets,
@@ -130,7 +149,7 @@ export function chooseBounds(
 }
 
 /** Reads classic histograms raw, so that each sample is a complete histogram. */
-export function createClassicForm(reader: SeriesReader, parts: ClassicParts): HistogramForm {
+function createClassicForm(reader: SeriesReader, parts: ClassicParts): HistogramForm {
   return {
     query: parts.count,
     read: (labels, from, to) => readClassicSeries(reader, parts, labels, from, to),
@@ -199,12 +218,73 @@ function createValueReader({ times, values }: Samples): (time: number) => number
   };
 }
 
-/** The buckets of a classic histogram, each once, in ascending order of their bounds. */
-export function sortByBound<T extends { readonly labels: Labels }>(
-  series: readonly T[],
-): readonly { readonly bound: number; readonly series: T }[] {
-  return series
-    .map((one) => ({ bound: parseBound(readLabel(one.labels, "le")), series: one }))
-    .filter(({ bound }) => !Number.isNaN(bound))
-    .sort((a, b) => a.bound - b.bound);
+/**
+ * Histograms with samples of both forms. Those whose classic samples are complete are read from these, and all others
+ * from both forms. @throws {Refused | BackendError}
+ */
+export async function readMixedHistogram(
+  plan: SeriesPlan,
+  measure: ObservationMeasure,
+): Promise<readonly Series[]> {
+  const { query, reader, backend } = plan;
+  const classic = buildClassicParts(plan, measure);
+  const named = buildCounterQuery(plan, query.metric, {});
+  // A summary has its quantiles under the same name.
+  const native = { ...named, selector: narrowSelector(named.selector, [matchEqual("quantile", "")]) };
+  const { uneven, others } = await findClassicNativeMismatch(reader, classic.count, native);
+  const forms = [createClassicForm(reader, classic), createNativeForm(reader, native)];
+  const [observed, grown] = await Promise.all([
+    others ? readClassicHistograms(plan, measure) : [],
+    uneven.size > 0
+      ? readGrowth(reader, forms, classic.count, classic.bucket !== undefined, [...uneven.values()])
+      : [],
+  ]);
+  const even = await resolveSeriesStarts(
+    reader,
+    forms,
+    observed.filter(({ labels }) => !uneven.has(formatSeriesKey(labels))),
+    query.buckets,
+  );
+  if (grown.length === 0 && hasOnlySummaries(measure, even)) return readSummary(plan, measure);
+  const members: readonly (ObservedSeries | HistogramGrowth)[] = [...even, ...grown];
+  return combineByGroup(plan, members, (group) => {
+    const classics = group.flatMap((one) => ("observations" in one ? one.observations : []));
+    requireBuckets(plan, measure, classics);
+    requireSums(plan, measure, classics);
+    const natives = group.flatMap((one) => ("observations" in one ? [] : one));
+    if (classic.bucket !== undefined && natives.some(({ hasUnbucketed }) => hasUnbucketed))
+      throw createNoBucketsError(backend, measure.combine);
+    const bounds = classic.bucket === undefined ? [] : chooseBounds(classics, natives, query.buckets);
+    if (bounds === undefined) {
+      const feature = `${measure.combine} over classic and native buckets together`;
+      throw createUnsupportedError(
+        backend,
+        `${feature}; a range before or after the change, or count and mean, can be had`,
+      );
+    }
+    const counted = natives.map((growth) => toObservations(growth, bounds, query.buckets));
+    return combineObservations([...classics, ...counted], measure, query.buckets);
+  });
+}
+
+/** Corrects the baselines of histograms without a sample before the buckets: a new one has no samples of either form. */
+async function resolveSeriesStarts(
+  reader: SeriesReader,
+  forms: readonly HistogramForm[],
+  found: readonly ObservedSeries[],
+  { start }: Buckets,
+): Promise<readonly ObservedSeries[]> {
+  const isOpen = ({ times: [first = start] }: CounterSamples) => first >= start;
+  const open = found.filter(({ observations }) => isOpen(observations.count));
+  const newSeries = await findNewSeries(reader, forms, open, open.length < found.length);
+  const openSet = new Set(open);
+  return found.map((one) => {
+    if (!openSet.has(one)) return one;
+    const baseline = newSeries.has(formatSeriesKey(one.labels)) ? "zero" : "own";
+    const correct = (samples: CounterSamples): CounterSamples =>
+      isOpen(samples) && samples !== noSamples ? { ...samples, baseline } : samples;
+    const { count, sum, buckets } = one.observations;
+    const parts = buckets.map(({ bound, samples }) => ({ bound, samples: correct(samples) }));
+    return { ...one, observations: { count: correct(count), sum: correct(sum), buckets: parts } };
+  });
 }

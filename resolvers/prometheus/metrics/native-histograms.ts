@@ -3,10 +3,14 @@
 
 import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { requireFirst } from "../../../src/core/collections.ts";
-import { createTooManyPointsError, createTooManySamplesError } from "../../../src/core/errors.ts";
-import type { Buckets } from "../../../src/core/rows.ts";
+import {
+  createTooManyPointsError,
+  createTooManySamplesError,
+  createUnsupportedError,
+} from "../../../src/core/errors.ts";
+import type { Buckets, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import type { CounterSamples, Observations } from "../../../src/metrics/samples.ts";
+import { type CounterSamples, combineObservations, type Observations } from "../../../src/metrics/samples.ts";
 import { aggregate, call, type Selector } from "../client/promql.ts";
 import type { HistogramSample, Labels } from "../client/response-scanner.ts";
 import type { CounterQuery } from "../counters/bucket-survey.ts";
@@ -28,6 +32,13 @@ import {
   type GrowthFold,
   type HistogramGrowth,
 } from "./histogram-growth.ts";
+import {
+  buildCounterQuery,
+  combineByGroup,
+  isEstimated,
+  type ObservationMeasure,
+  type SeriesPlan,
+} from "./series-groups.ts";
 
 /** One way in which a source keeps a histogram. */
 export interface HistogramForm {
@@ -315,4 +326,28 @@ function toRunningTotal(grown: Float64Array, { start, step }: Buckets): CounterS
     }),
     baseline: "zero",
   };
+}
+
+/** @throws {Refused | BackendError} */
+export async function readNativeHistogram(
+  plan: SeriesPlan,
+  measure: ObservationMeasure,
+): Promise<readonly Series[]> {
+  const query = buildCounterQuery(plan, plan.query.metric, {});
+  const found = await readGrowth(
+    plan.reader,
+    [createNativeForm(plan.reader, query)],
+    query,
+    isEstimated(measure.combine),
+  );
+  return combineByGroup(plan, found, (group) => {
+    const bounds = findCommonBounds(group);
+    if (bounds.length === 0 && group.some(({ below }) => below.size > 0))
+      throw createUnsupportedError(
+        plan.backend,
+        `the ${measure.combine} over buckets that have no bound in common`,
+      );
+    const observations = group.map((growth) => toObservations(growth, bounds, query.buckets));
+    return combineObservations(observations, measure, query.buckets);
+  });
 }

@@ -1,12 +1,12 @@
-// The plan of a query whose metric is known, the groups that its series fall into by their tags, and the combination of
-// each group into one series of the answer.
+// The plan of a query whose metric is known, the queries for its parts, the groups that its series fall into by their tags,
+// and the combination of each group into one series of the answer.
 
 import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { requireFirst } from "../../../src/core/collections.ts";
 import { createTooManyPointsError } from "../../../src/core/errors.ts";
-import type { Series } from "../../../src/core/rows.ts";
+import type { Measure, Series } from "../../../src/core/rows.ts";
 import type { SeriesQuery } from "../../../src/store/metrics.ts";
-import { type Matcher, matchGlob, narrowSelector } from "../client/promql.ts";
+import { type Matcher, matchGlob, matchPresent, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import type { CounterQuery, UnkeptBuckets } from "../counters/bucket-survey.ts";
 import { readLabel, type SeriesReader } from "../counters/series-reader.ts";
@@ -148,4 +148,33 @@ export function buildCounterQuery(
     limit,
     unkept,
   };
+}
+
+export type ObservationMeasure = Extract<Measure, { of: "observations" }>;
+
+/** Whether the measure is estimated from the buckets. Count and mean are exported beside them. */
+export function isEstimated(combine: ObservationMeasure["combine"]): boolean {
+  return combine !== "count" && combine !== "mean";
+}
+
+/** The parts of a classic histogram that a measure needs beside its count. */
+export interface ClassicParts {
+  readonly count: CounterQuery;
+  readonly sum?: CounterQuery;
+  readonly bucket?: CounterQuery;
+}
+
+export function buildClassicParts(plan: SeriesPlan, { combine }: ObservationMeasure): ClassicParts {
+  const { metric } = plan.query;
+  const count = buildCounterQuery(plan, `${metric}_count`, {});
+  if (combine === "count") return { count };
+  if (combine === "mean")
+    return { count, sum: buildCounterQuery(plan, `${metric}_sum`, { canRestart: false }) };
+  const buckets = buildCounterQuery(plan, `${metric}_bucket`, {});
+  return { count, bucket: narrowQuery(buckets, [matchPresent("le")]) };
+}
+
+export function narrowQuery(query: CounterQuery, matchers: readonly Matcher[]): CounterQuery {
+  const { selector, metric } = query;
+  return { ...query, selector: narrowSelector(selector, matchers), metric: narrowSelector(metric, matchers) };
 }

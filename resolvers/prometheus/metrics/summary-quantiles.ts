@@ -1,25 +1,80 @@
-// Drops the zero samples from summary quantiles that a server adds with `created-timestamp-zero-ingestion`: one in each
-// series, at the time at which a process began. Counters are right with it, but as the last sample of a bucket it would
-// be a percentile of 0 that was never measured. The count of the summary is zero at the same time.
-import { readNumber } from "../../../src/core/collections.ts";
+// Reads quantiles of summaries, which clients computed. They cannot be merged.
+import { readNumber, requireFirst } from "../../../src/core/collections.ts";
+import { createUnsupportedError } from "../../../src/core/errors.ts";
+import type { Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import type { Samples } from "../../../src/metrics/samples.ts";
-import { call } from "../client/promql.ts";
+import { combineSamples, parseBound, type Samples } from "../../../src/metrics/samples.ts";
+import { call, matchPresent, narrowSelector } from "../client/promql.ts";
+import type { Labels } from "../client/response-scanner.ts";
 import {
   dropBoundLabels,
   formatNumericKey,
   groupSpellings,
   joinSpellings,
 } from "../counters/bound-spellings.ts";
-import type { CounterQuery } from "../counters/bucket-survey.ts";
-import { type DownsampledSeries, readRawBuckets } from "../counters/counter-downsampling.ts";
-import { formatSeriesKey, type RawSeries, type SeriesReader } from "../counters/series-reader.ts";
+import { type CounterQuery, surveySeries } from "../counters/bucket-survey.ts";
+import {
+  type DownsampledSeries,
+  downsampleCounter,
+  readRawBuckets,
+} from "../counters/counter-downsampling.ts";
+import { formatSeriesKey, type RawSeries, readLabel, type SeriesReader } from "../counters/series-reader.ts";
+import {
+  buildCounterQuery,
+  combineByGroup,
+  formatGroupKey,
+  type ObservationMeasure,
+  type SeriesPlan,
+} from "./series-groups.ts";
+
+/** Each group has to have one summary that exports the quantile. @throws {Refused | BackendError} */
+export async function readSummary(plan: SeriesPlan, measure: ObservationMeasure): Promise<readonly Series[]> {
+  const { query, reader } = plan;
+  // Whether there is one summary alone is a matter of the whole range.
+  plan.unkept?.addAll();
+  const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "max" ? 1 : 0;
+  const options = { canRestart: false, looksBack: false };
+  const named = buildCounterQuery(plan, query.metric, options);
+  const exported = { ...named, selector: narrowSelector(named.selector, [matchPresent("quantile")]) };
+  const counting = buildCounterQuery(plan, `${query.metric}_count`, options);
+  const [found, counts] = await Promise.all([
+    downsampleCounter(reader, exported),
+    surveySeries(reader, counting),
+  ]);
+  // A recording rule may keep other labels of the count than of the quantiles.
+  for (const part of [found, counts]) requireOneSummary(plan, part);
+  const own = found.filter(({ labels }) => parseBound(readLabel(labels, "quantile")) === quantile);
+  const measured = await dropCreatedTimestampZeros(reader, exported, counting, own);
+  const complete = new Set(measured.map(({ labels }) => formatGroupKey(plan, labels)));
+  if ([...found, ...counts].some(({ labels }) => !complete.has(formatGroupKey(plan, labels)))) {
+    throw createUnsupportedError(
+      plan.backend,
+      `the quantile ${quantile} of a summary that does not export it`,
+    );
+  }
+  return combineByGroup(plan, measured, (group) =>
+    combineSamples([requireFirst(group).samples], { of: "samples", combine: "last" }, query.buckets),
+  );
+}
+
+/** One without this quantile would be left out of the answer as well. @throws {Refused} for two summaries of one group */
+function requireOneSummary(plan: SeriesPlan, parts: readonly { readonly labels: Labels }[]): void {
+  const summaryOf = new Map<string, string>();
+  for (const { labels } of parts) {
+    const [group, summary] = [formatGroupKey(plan, labels), formatSeriesKey(dropBoundLabels(labels))];
+    if ((summaryOf.get(group) ?? summary) !== summary)
+      throw createUnsupportedError(plan.backend, "a quantile of several summaries");
+    summaryOf.set(group, summary);
+  }
+}
 
 /**
- * The quantiles without the zeros at which the count of their summary is zero as well. `counting` finds these counts.
+ * The quantiles without the zero samples that a server adds with `created-timestamp-zero-ingestion`: one in each series, at
+ * the time at which a process began. Counters are right with it, but as the last sample of a bucket it would be a percentile
+ * of 0 that was never measured. The count of the summary, which `counting` finds, is zero at the same time.
  * @throws {Refused | BackendError}
  */
-export async function dropCreatedTimestampZeros(
+async function dropCreatedTimestampZeros(
   reader: SeriesReader,
   { selector, buckets, limit }: CounterQuery,
   counting: CounterQuery,

@@ -4,7 +4,7 @@
 import fc from "fast-check";
 import type { PrometheusClient } from "#resolvers/prometheus/client/client.ts";
 import { createSeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
-import { readHistogram } from "#resolvers/prometheus/metrics/distributions.ts";
+import { readHistogram } from "#resolvers/prometheus/metrics/classic-histograms.ts";
 import { createPlan } from "#resolvers/prometheus/metrics/series-groups.ts";
 import type { Measure, Series } from "#src/core/rows.ts";
 import type { SeriesQuery } from "#src/store/metrics.ts";

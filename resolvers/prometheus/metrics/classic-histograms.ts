@@ -56,20 +56,22 @@ export async function readHistogram(
   measure: ObservationMeasure,
 ): Promise<readonly Series[]> {
   const { family, query } = plan;
-  if (family.kind === "histogram" && family.hasCount) await noteUncounted(plan);
-  if (measure.combine === "count" && family.kind === "histogram" && family.hasCount) {
-    const [uncounted] = await Promise.all([findUncounted(plan), requireCounts(plan)]);
-    if (uncounted.length === 0) return readIncrements(plan, `${query.metric}_count`);
-  }
-  const read = (part: SeriesPlan, isPart: boolean) => readHistogramSeries(part, measure, isPart);
-  const hasParts = family.kind === "histogram" && family.hasCount && !family.hasRanges;
+  const hasCounts = family.kind === "histogram" && family.hasCount;
+  if (hasCounts) await noteUncounted(plan);
+  const whole = createCompleteness(plan);
+  if (measure.combine === "count" && hasCounts && (await areAllCounted(whole)))
+    return readIncrements(plan, `${query.metric}_count`);
+  const read = (part: SeriesPlan, isPart: boolean) =>
+    readHistogramSeries(part, measure, isPart, isPart ? createCompleteness(part) : whole);
+  const hasParts = hasCounts && !family.hasRanges;
   const grouped = hasParts && groupObservations(plan, measure, buildClassicParts(plan, measure));
   if (!grouped) return read(plan, false);
-  const isComplete = async () => {
-    const [uncounted] = await Promise.all([findUncounted(plan), requireCounts(plan)]);
-    return uncounted.length === 0;
-  };
-  return readInGroups(plan, { ...grouped, name: query.metric, isComplete, read });
+  return readInGroups(plan, {
+    ...grouped,
+    name: query.metric,
+    isComplete: () => areAllCounted(whole),
+    read,
+  });
 }
 
 /** Of all of a query, or of a part of it, where the histograms of the whole have buckets. */
@@ -77,8 +79,9 @@ async function readHistogramSeries(
   plan: SeriesPlan,
   measure: ObservationMeasure,
   isPart: boolean,
+  completeness: Completeness,
 ): Promise<readonly Series[]> {
-  const found = await readClassicHistograms(plan, measure);
+  const found = await readClassicHistograms(plan, measure, completeness);
   if (!isPart && hasOnlySummaries(measure, found)) {
     if (plan.family.hasRanges) throw createRangesError(plan.backend, measure.combine);
     return readSummary(plan, measure);
@@ -143,17 +146,18 @@ export function createNoBucketsError(backend: string, combine: string): Refused<
 export async function readClassicHistograms(
   plan: SeriesPlan,
   measure: ObservationMeasure,
+  { findUncounted, requireCounts } = createCompleteness(plan),
 ): Promise<readonly ObservedSeries[]> {
   const { family } = plan;
   // Estimates read all buckets, and see it themselves.
-  if (family.kind === "histogram" && !isEstimated(measure.combine)) await requireCounts(plan);
+  if (family.kind === "histogram" && !isEstimated(measure.combine)) await requireCounts();
   if (!family.hasCount) return readWithInfinity(plan, measure, undefined);
   const { count: counting, sum, bucket } = buildClassicParts(plan, measure);
   const other = sum ?? bucket;
   const [found, missing] = await Promise.all([
     downsampleCounters(plan.reader, other === undefined ? [counting] : [counting, other]),
     // The buckets themselves show which histograms have no count.
-    bucket === undefined && family.kind === "histogram" ? findUncounted(plan) : [],
+    bucket === undefined && family.kind === "histogram" ? findUncounted() : [],
   ]);
   const [counts, parts] = [requireAt(found, 0), found[1] ?? []];
   const counted = buildObservedSeries(measure, counts, parts);
@@ -206,7 +210,35 @@ function buildObservedSeries(
   });
 }
 
-/** A count and a mean would leave out what has buckets alone, and no bucket +Inf. @throws {Refused | BackendError} */
+/** What the histograms of a plan lack. Each is asked for once. */
+interface Completeness {
+  /** The labels of histograms that have a bucket +Inf in the range, but no count. */
+  readonly findUncounted: () => Promise<readonly Labels[]>;
+  /** A count and a mean would leave out what has buckets alone, and no bucket +Inf. @throws {Refused | BackendError} */
+  readonly requireCounts: () => Promise<void>;
+}
+
+function createCompleteness(plan: SeriesPlan): Completeness {
+  let uncounted: Promise<readonly Labels[]> | undefined;
+  let required: Promise<void> | undefined;
+  return {
+    findUncounted: () => {
+      uncounted ??= findUncounted(plan);
+      return uncounted;
+    },
+    requireCounts: () => {
+      required ??= requireCounts(plan);
+      return required;
+    },
+  };
+}
+
+/** @throws {Refused | BackendError} as `requireCounts` */
+async function areAllCounted({ findUncounted, requireCounts }: Completeness): Promise<boolean> {
+  const [uncounted] = await Promise.all([findUncounted(), requireCounts()]);
+  return uncounted.length === 0;
+}
+
 async function requireCounts(plan: SeriesPlan): Promise<void> {
   const uncountable = await plan.listUncountable();
   if (uncountable.length === 0) return;
@@ -223,7 +255,6 @@ export function createNoCountError(backend: string): Refused<"not_supported_by_b
   return createUnsupportedError(backend, "a histogram without a count or a bucket +Inf");
 }
 
-/** The labels of histograms that have a bucket +Inf in the range, but no count. */
 async function findUncounted(plan: SeriesPlan): Promise<readonly Labels[]> {
   const { start, step, count } = plan.query.buckets;
   const length = step * count;

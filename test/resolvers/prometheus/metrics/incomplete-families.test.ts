@@ -126,6 +126,22 @@ describe("a histogram", () => {
       grow("h_seconds_sum", 13, { job }),
     ];
 
+    test("is looked for once", async () => {
+      const store = await openStore([
+        ...full("full"),
+        ...buckets("h_seconds", { job: "lone" }),
+        grow("h_seconds_sum", 13, { job: "lone" }),
+      ]);
+      for (const combine of ["count", "mean"] as const) {
+        const before = source?.requests.length;
+        await store.read("h_seconds", observed(combine));
+        const searches = source?.requests
+          .slice(before)
+          .filter(({ path, body }) => `${path}${body}`.includes("unless"));
+        expect(searches).toHaveLength(1);
+      }
+    });
+
     test("is counted over all of them", async () => {
       const store = await openStore([...full("full"), ...buckets("h_seconds", { job: "lone" })]);
       expect(await store.read("h_seconds", observed("count"))).toEqual([[80, 80]]);

@@ -15,7 +15,6 @@ import {
   type Operation,
   type RowBatch,
 } from "../runtime/operation.ts";
-import { encodeIdPart, printRange, printTags, sortTagKeys } from "./answer-text.ts";
 import {
   checkPoints,
   explainSelectors,
@@ -24,8 +23,9 @@ import {
   readSelectors,
   rejectForcedTags,
 } from "./read-series.ts";
-import { type ListRequest, listBody, type Selector, toTimeRange } from "./request.ts";
+import { type ListRequest, listBody, printRange, type Selector, toTimeRange } from "./request.ts";
 import { metricList } from "./schema.ts";
+import { encodeIdPart, printTags, sortTagKeys } from "./timeseries.ts";
 
 export const list: Operation<ListRequest, never> = {
   name: "metrics.list",

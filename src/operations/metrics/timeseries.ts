@@ -11,7 +11,6 @@ import {
   type Operation,
   type RowBatch,
 } from "../runtime/operation.ts";
-import { encodeIdPart, printRange, printTags, sortTagKeys } from "./answer-text.ts";
 import {
   checkPoints,
   explainSelectors,
@@ -20,7 +19,7 @@ import {
   readSelectors,
   rejectForcedTags,
 } from "./read-series.ts";
-import { type Selector, type TimeseriesRequest, timeseriesBody, toTimeRange } from "./request.ts";
+import { printRange, type Selector, type TimeseriesRequest, timeseriesBody, toTimeRange } from "./request.ts";
 import { timeseriesAnswer } from "./schema.ts";
 import {
   type ChunkWriter,
@@ -174,4 +173,29 @@ function createIdPrinter({
   const tail = aggregation === undefined ? `|${field}` : `|${field}|${aggregation}`;
   const [head, keys] = [`${encodeIdPart(name)}|`, sortTagKeys(Object.keys(tags))];
   return (tags) => head + printTags(keys, tags) + tail;
+}
+
+// ---- Ids, which rows of `metrics/list` have too -----------------------------------------------------------------
+
+/** The key of a tag, and what stands for it in an id, before the value. */
+type PrintedTagKey = readonly [key: string, text: string];
+
+/** Each key with its text, in the order of their texts. */
+export function sortTagKeys(keys: readonly string[]): readonly PrintedTagKey[] {
+  const printed = keys.map((key): PrintedTagKey => [key, `${encodeIdPart(key)}=`]);
+  return printed.sort(([, a], [, b]) => (a < b ? -1 : 1));
+}
+
+export function printTags(keys: readonly PrintedTagKey[], tags: Readonly<Record<string, string>>): string {
+  let text = "";
+  for (const [key, before] of keys)
+    text += `${text === "" ? "" : ","}${before}${encodeIdPart(tags[key] ?? "")}`;
+  return text;
+}
+
+/** A name, key or value without the characters that separate the parts of an id. */
+export function encodeIdPart(text: string): string {
+  return !/[%|,=]/.test(text)
+    ? text
+    : text.replaceAll(/[%|,=]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
 }

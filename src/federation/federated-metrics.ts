@@ -4,27 +4,29 @@
 // Two backends may have a series with equal labels: two scrapers watch one target, or it has moved from one to the other.
 // Only `replica` tells that they are one series. Without it they are refused, since both answers could be meant.
 import { combineSignals } from "../core/async/concurrency.ts";
+import { zip } from "../core/collections.ts";
 import { createUnsupportedError, Refused } from "../core/errors.ts";
 import type { Buckets, MetricType, Series } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import { compareLists } from "../metrics/measures.ts";
 import { findNewestBucket, selectGrowingBuckets } from "../metrics/newest-buckets.ts";
 import type { CounterSamples, Observations } from "../metrics/samples.ts";
-import type { MemberReader, MetricStore, SeriesMember, SeriesQuery, Tags } from "../store/metrics.ts";
+import type { MemberReader, MetricStore, SeriesMember, SeriesQuery } from "../store/metrics.ts";
 import { combineMembers } from "./member-groups.ts";
 import {
   countsGrowth,
   createEqualSeriesError,
   createSeveralSummariesError,
-  dropReplica,
   formatTagsKey,
   joinBackends,
   type MetricPlace,
 } from "./metric-places.ts";
 import { readReplicated } from "./replicated-members.ts";
+import { type IdentifiedPlace, identifyPlaces, toPastQuery } from "./series-identity.ts";
 
 /** The forced labels are those of each place: those of a query are not used. */
-export function createFederatedMetrics(places: readonly MetricPlace[]): MetricStore {
+export function createFederatedMetrics(list: readonly MetricPlace[]): MetricStore {
+  const places = identifyPlaces(list);
   return {
     names: async (_, signal) => {
       const all = await askAll(places, signal, ({ store, match }, own) => store.names(match, own));
@@ -66,7 +68,7 @@ async function askAll<Place, T>(
 
 // ---- Types ------------------------------------------------------------------------------------------------------
 
-interface Holder extends MetricPlace {
+interface Holder extends IdentifiedPlace {
   readonly type: MetricType;
   readonly isGuessed: boolean;
 }
@@ -77,7 +79,7 @@ interface Holder extends MetricPlace {
  * @throws {Refused} where targets of two places declare different types
  */
 async function findHolders(
-  places: readonly MetricPlace[],
+  places: readonly IdentifiedPlace[],
   metric: string,
   signal: AbortSignal,
 ): Promise<readonly Holder[]> {
@@ -102,7 +104,7 @@ async function findHolders(
 // ---- Series -----------------------------------------------------------------------------------------------------
 
 async function readSeries(
-  places: readonly MetricPlace[],
+  places: readonly IdentifiedPlace[],
   query: SeriesQuery,
   signal: AbortSignal,
 ): Promise<readonly Series[]> {
@@ -263,10 +265,10 @@ function indexByTags(series: readonly Series[]): ReadonlyMap<string, Float64Arra
   return new Map(series.map(({ tags, values }) => [formatTagsKey(tags), values]));
 }
 
-type ReadablePlace = MetricPlace & { readonly members: MemberReader };
+type ReadablePlace = IdentifiedPlace & { readonly members: MemberReader };
 
 /** @throws {Refused} where the backend's metrics cannot be merged with those of others */
-function toReadable(place: MetricPlace): ReadablePlace {
+function toReadable(place: IdentifiedPlace): ReadablePlace {
   const { members } = place.store;
   if (members === undefined)
     throw createUnsupportedError(place.backend, "metrics that other backends have as well");
@@ -297,15 +299,16 @@ function refuseEqualSeries(all: readonly PlaceMembers[], { metric, measure }: Se
   for (const place of all) {
     for (const member of place.found) {
       const { tags } = member;
-      const key = formatTagsKey(dropReplica(place, tags));
-      const owner = owners.get(key);
-      if (owner !== undefined && owner.backend !== place.backend) {
-        // Of what is observed only quantiles that summaries export are values.
-        const isSummary = measure.of === "observations" && "values" in member;
-        const createError = isSummary ? createSeveralSummariesError : createEqualSeriesError;
-        throw createError([owner, place], metric, tags);
+      for (const key of place.listKeys(tags)) {
+        const owner = owners.get(key);
+        if (owner !== undefined && owner !== place) {
+          // Of what is observed only quantiles that summaries export are values.
+          const isSummary = measure.of === "observations" && "values" in member;
+          const createError = isSummary ? createSeveralSummariesError : createEqualSeriesError;
+          throw createError([owner, place], metric, tags);
+        }
+        owners.set(key, place);
       }
-      owners.set(key, place);
     }
   }
 }
@@ -320,16 +323,15 @@ async function refuseMovedSeries(
   for (const place of all) {
     const open = place.found.filter((member) => isOpen(member, start)).map(({ tags }) => tags);
     if (open.length === 0) continue;
-    const keys = new Set(open.map(formatTagsKey));
+    const keys = new Set(open.flatMap((tags) => place.listKeys(tags)));
+    const only = open.map(place.dropForced);
     const others = all.filter((other) => other !== place);
     const held = await askAll(others, signal, (other, own) =>
-      other.members.findHeldBefore({ ...query, match: other.match }, start, open, own),
+      other.members.findHeldBefore(toPastQuery(other, query), start, only, own),
     );
-    for (const [at, tags] of held.entries()) {
-      const moved: Tags | undefined = tags.find((one) => keys.has(formatTagsKey(one)));
-      const other = others[at];
-      if (moved !== undefined && other !== undefined)
-        throw createEqualSeriesError([other, place], query.metric, moved);
+    for (const [other, tags] of zip(others, held)) {
+      const moved = tags.find((one) => other.listKeys(one).some((key) => keys.has(key)));
+      if (moved !== undefined) throw createEqualSeriesError([other, place], query.metric, moved);
     }
   }
 }

@@ -3,8 +3,8 @@
 
 import { mapConcurrent } from "../core/async/concurrency.ts";
 import { type Steps, takeSteps, yieldToEventLoop } from "../core/async/turns.ts";
-import { findFirstAtOrAfter, requireAt, requireFirst, requireKey } from "../core/collections.ts";
-import { createTooManySamplesError } from "../core/errors.ts";
+import { findFirstAtOrAfter, requireAt, requireFirst, requireKey, zip } from "../core/collections.ts";
+import { createTooManySamplesError, createUnsupportedError, type Refused } from "../core/errors.ts";
 import { type Buckets, compare } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { CounterSamples, Observations, Samples } from "../metrics/samples.ts";
@@ -15,25 +15,33 @@ import {
   createEqualSeriesError,
   dropReplica,
   formatTagsKey,
-  type MetricPlace,
+  joinBackends,
 } from "./metric-places.ts";
 import { chooseTimes, joinSamples, longestGap, selectSamples } from "./replicas.ts";
+import { type IdentifiedPlace, toPastQuery } from "./series-identity.ts";
 
-type ReadablePlace = MetricPlace & { readonly members: MemberReader };
+type ReadablePlace = IdentifiedPlace & { readonly members: MemberReader };
 
 /** The samples of one series in one place. */
 interface Stream {
   readonly place: ReadablePlace;
   /** With the label of its scraper, which no other stream of the place has. */
   readonly ownKey: string;
+  /** Without the label of its scraper. */
+  readonly tags: Tags;
   readonly member: SampledMember;
 }
 
+/** One series. */
 interface StreamGroup {
-  /** Without the label of a scraper. */
-  readonly tags: Tags;
+  /** Those that all of its streams have (`IdentifiedPlace`). */
+  readonly keys: readonly string[];
   /** The first one's samples count before those of the others. */
   readonly streams: readonly Stream[];
+}
+
+interface MergedGroup extends StreamGroup {
+  readonly member: SampledMember;
 }
 
 /** @throws {Refused | BackendError} */
@@ -59,14 +67,14 @@ export async function readReplicated(
     far.length === 0
       ? groups
       : groupStreams(places, await takeSteps(joinStreams([...far, ...near]), signal), query);
-  const merged: SampledMember[] = [];
+  const merged: MergedGroup[] = [];
   for (const group of whole) {
     await yieldToEventLoop();
     signal.throwIfAborted();
     const member = cutMember(await takeSteps(mergeStreams(group), signal), start - query.lookBack, end);
-    if (hasSamplesFrom(member, start)) merged.push(member);
+    if (hasSamplesFrom(member, start)) merged.push({ ...group, member });
   }
-  return needsPast ? setBaselines(places, query, merged, signal) : merged;
+  return needsPast ? setBaselines(places, query, merged, signal) : merged.map(({ member }) => member);
 }
 
 interface Budget {
@@ -94,7 +102,10 @@ async function readStreams(
     const found = await place.members.readRaw(asked, own);
     for (const member of found) budget.read += countSamples(member);
     if (budget.read > budget.limit) throw createTooManySamplesError(budget.limit, budget.read);
-    return found.map((member) => ({ place, ownKey: formatTagsKey(member.tags), member }));
+    return found.map((member) => {
+      const tags = dropReplica(place, member.tags);
+      return { place, ownKey: formatTagsKey(member.tags), tags, member };
+    });
   };
   return (await mapConcurrent(places, places.length, read, signal)).flat();
 }
@@ -128,16 +139,22 @@ async function readFarStreams(
     streams.every(({ member }) => (readTimes(member)[0] ?? start) >= start),
   );
   if (open.length === 0 || span.from >= span.to) return [];
-  const keys = new Set(open.map(({ tags }) => formatTagsKey(tags)));
-  const only = open.map(({ tags }) => tags);
+  const keys = new Set(open.flatMap((group) => group.keys));
+  const only = open.map(readSharedTags);
   const found = await readStreams(places, query, span, budget, signal, only);
-  return found.filter(({ place, member }) => keys.has(formatTagsKey(dropReplica(place, member.tags))));
+  return found.filter(({ place, tags }) => place.listKeys(tags).some((key) => keys.has(key)));
+}
+
+/** What the series has as tags in every place. */
+function readSharedTags({ streams }: StreamGroup): Tags {
+  const { place, tags } = requireFirst(streams);
+  return place.dropForced(tags);
 }
 
 /**
  * Streams of one series are in the order of the places, and in one place in that of their labels: the order in which they
  * were found depends on what else was read.
- * @throws {Refused} where two places have one series, and not both say that it may be so
+ * @throws {Refused} where two places have one series, and not both say that it may be so, or where it is unclear which one
  */
 function groupStreams(
   places: readonly ReadablePlace[],
@@ -147,16 +164,54 @@ function groupStreams(
   const order = new Map(places.map((place, at) => [place, at]));
   const compareStreams = (a: Stream, b: Stream): number =>
     requireKey(order, a.place) - requireKey(order, b.place) || compare(a.ownKey, b.ownKey);
-  const groups = Map.groupBy(streams, ({ place, member }) => formatTagsKey(dropReplica(place, member.tags)));
-  return [...groups.values()].map((found): StreamGroup => {
-    const own = found.sort(compareStreams);
-    const first = requireFirst(own);
-    const tags = dropReplica(first.place, first.member.tags);
+  const keyed = streams.map((stream) => ({ stream, keys: stream.place.listKeys(stream.tags) }));
+  return collectByKeys(keyed, metric).flatMap((group): readonly StreamGroup[] => {
+    const own = [...group.streams].sort(compareStreams);
     const holders = [...new Set(own.map(({ place }) => place))];
-    if (holders.length > 1 && holders.some(({ replica }) => replica === undefined))
+    const ofOnePlace = Map.groupBy(own, ({ place, tags }) => `${order.get(place)} ${formatTagsKey(tags)}`);
+    if (holders.length === 1) return [...ofOnePlace.values()].map((found) => ({ ...group, streams: found }));
+    const { tags } = requireFirst(own);
+    if (holders.some(({ replica }) => replica === undefined))
       throw createEqualSeriesError(holders, metric, tags);
-    return { tags, streams: own };
+    if (ofOnePlace.size > holders.length) throw createUnclearSeriesError(own, metric);
+    return [{ ...group, streams: own }];
   });
+}
+
+interface KeyedStream {
+  readonly stream: Stream;
+  readonly keys: readonly string[];
+}
+
+/** Groups streams that have a key in common. @throws {Refused} where one has keys of two groups */
+function collectByKeys(streams: readonly KeyedStream[], metric: string): readonly StreamGroup[] {
+  const groups = new Set<StreamGroup>();
+  const groupOf = new Map<string, StreamGroup>();
+  for (const { stream, keys } of streams.toSorted((a, b) => a.keys.length - b.keys.length)) {
+    const found = new Set(keys.flatMap((key) => groupOf.get(key) ?? []));
+    const [group = { keys, streams: [] }] = found;
+    const joined = {
+      keys: group.keys.filter((key) => keys.includes(key)),
+      streams: [...group.streams, stream],
+    };
+    const all = [...found].flatMap((one) => one.streams);
+    if (found.size > 1) throw createUnclearSeriesError([stream, ...all], metric);
+    groups.delete(group);
+    groups.add(joined);
+    for (const key of group.keys) groupOf.delete(key);
+    for (const key of joined.keys) groupOf.set(key, joined);
+  }
+  return [...groups];
+}
+
+function createUnclearSeriesError(
+  streams: readonly Stream[],
+  metric: string,
+): Refused<"not_supported_by_backend"> {
+  const backends = joinBackends(streams.map(({ place }) => place));
+  const printed = [...new Set(streams.map(({ tags }) => JSON.stringify(tags)))].join(" and ");
+  const feature = `${metric} of ${printed} in ${backends}. Series that lack a label of \`match\` may be either of two`;
+  return createUnsupportedError(backends, feature);
 }
 
 /** Streams of one series in one place become one. They follow one another in time, in the order of the list. */
@@ -173,9 +228,9 @@ function* joinStreams(streams: readonly Stream[]): Steps<readonly Stream[]> {
   return joined;
 }
 
-function* mergeStreams({ tags, streams }: StreamGroup): Steps<SampledMember> {
-  const [only] = streams;
-  if (only !== undefined && streams.length === 1) return { ...only.member, tags };
+function* mergeStreams({ streams }: StreamGroup): Steps<SampledMember> {
+  const { tags, member } = requireFirst(streams);
+  if (streams.length === 1) return { ...member, tags };
   const chosen = yield* chooseTimes(streams.map(({ member }) => readTimes(member)));
   return yield* mergeMembers(tags, streams, chosen);
 }
@@ -241,23 +296,14 @@ function hasSamplesFrom(member: SampledMember, start: Millis): boolean {
 async function setBaselines(
   places: readonly ReadablePlace[],
   query: SeriesQuery,
-  members: readonly SampledMember[],
+  groups: readonly MergedGroup[],
   signal: AbortSignal,
 ): Promise<readonly SampledMember[]> {
   const { start } = query.buckets;
-  const open = members.filter((member) => (readTimes(member)[0] ?? start) >= start).map(({ tags }) => tags);
-  if (open.length === 0) return members.map((member) => setOwnBaselines(member, "own"));
-  const [held, firsts] = await Promise.all([
-    mapConcurrent(
-      places,
-      places.length,
-      async (place, own) => {
-        const asked = { ...query, match: place.match };
-        const found = await place.members.findHeldBefore(asked, start, open, own);
-        return found.map((tags) => formatTagsKey(dropReplica(place, tags)));
-      },
-      signal,
-    ),
+  const open = groups.filter(({ member }) => (readTimes(member)[0] ?? start) >= start);
+  if (open.length === 0) return groups.map(({ member }) => setOwnBaselines(member, "own"));
+  const [isHeld, firsts] = await Promise.all([
+    findHeldGroups(places, query, open, signal),
     mapConcurrent(
       places,
       places.length,
@@ -265,12 +311,39 @@ async function setBaselines(
       signal,
     ),
   ]);
-  const heldKeys = new Set(held.flat());
   const begun = Math.min(...firsts);
-  return members.map((member) => {
-    const isNew = !heldKeys.has(formatTagsKey(member.tags)) && begun < (readTimes(member)[0] ?? begun);
-    return setOwnBaselines(member, isNew ? "zero" : "own");
+  return groups.map((group) => {
+    const isNew = !isHeld(group) && begun < (readTimes(group.member)[0] ?? begun);
+    return setOwnBaselines(group.member, isNew ? "zero" : "own");
   });
+}
+
+/** Which series had a sample before the buckets, in any place. */
+async function findHeldGroups(
+  places: readonly ReadablePlace[],
+  query: SeriesQuery,
+  open: readonly StreamGroup[],
+  signal: AbortSignal,
+): Promise<(group: StreamGroup) => boolean> {
+  const only = open.map(readSharedTags);
+  const find = async (place: ReadablePlace, own: AbortSignal) => {
+    const { start } = query.buckets;
+    const found = await place.members.findHeldBefore(toPastQuery(place, query), start, only, own);
+    const tags = found.map((one) => dropReplica(place, one));
+    return {
+      tags: new Set(tags.map(formatTagsKey)),
+      keys: new Set(tags.flatMap((one) => place.listKeys(one))),
+    };
+  };
+  const held = await mapConcurrent(places, places.length, find, signal);
+  return ({ keys, streams }) =>
+    zip(places, held).some(([place, past]) => {
+      const own = streams.find((stream) => stream.place === place);
+      // In one place, one series may have the label that another one lacks.
+      return own === undefined
+        ? keys.some((key) => past.keys.has(key))
+        : past.tags.has(formatTagsKey(own.tags));
+    });
 }
 
 function setOwnBaselines(member: SampledMember, baseline: CounterSamples["baseline"]): SampledMember {

@@ -117,7 +117,7 @@ describe("replicas", () => {
     choose: (series: number, time: number) => readonly number[],
     label: string | undefined,
   ) {
-    return splitMetrics(series, 3, choose, "replica", label !== undefined);
+    return splitMetrics(series, 3, choose, { replica: "replica", isLabelled: label !== undefined });
   }
 
   test("a counter that two scrape at different times grows as one of them says", async () => {
@@ -162,7 +162,9 @@ describe("replicas", () => {
         return { time: time - 99 * 15_000, parts };
       });
     const series = { ...counter({ host: "a" }, 0, 0), samples: [...early, ...late] };
-    const { whole, split } = splitMetrics([series], 2, (_, time) => [time < start ? 0 : 1], "replica");
+    const { whole, split } = splitMetrics([series], 2, (_, time) => [time < start ? 0 : 1], {
+      replica: "replica",
+    });
     const grown = await readGrowth(split);
     expect(grown).toEqual(await readGrowth(whole));
     expect(grown[0]?.values[0]).toBe(101 - 10 + 2);
@@ -243,7 +245,9 @@ describe("replicas", () => {
   });
 
   test("their label is no tag", async () => {
-    const { split } = splitMetrics([counter({ host: "a" }, 0, 9)], 2, () => [0, 1], "replica");
+    const { split } = splitMetrics([counter({ host: "a" }, 0, 9)], 2, () => [0, 1], {
+      replica: "replica",
+    });
     expect(await split.tagKeys({}, "counter", signal)).toEqual([["host"]]);
     expect(await readGrowth(split, { replica: "*" })).toEqual([]);
   });

@@ -8,7 +8,7 @@ import {
 } from "#resolvers/memory/stores/metric-store.ts";
 import type { MetricType } from "#src/core/rows.ts";
 import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
-import type { MetricStore } from "#src/store/metrics.ts";
+import type { ForcedLabels, MetricStore } from "#src/store/metrics.ts";
 
 export const start = Date.UTC(2026, 0, 15, 10);
 export const minute = 60_000;
@@ -100,31 +100,44 @@ function listParts(
 
 const kinds = { gauge: "gauge", counter: "counter", measurement: "histogram" } as const;
 
-/**
- * The same series in one store and in several. With `replica` each store's series have this label with its number, unless
- * `isLabelled` is false.
- */
+/** How a store has the label `zone`: as one that its place forces, as a tag of its series, or not at all. */
+export type ZoneForm = "forced" | "tag" | "absent";
+
+interface SplitOptions {
+  /** Each store's series have this label with its number, unless `isLabelled` is false. */
+  readonly replica?: string | undefined;
+  readonly isLabelled?: boolean;
+  /** By the position of the store. */
+  readonly zones?: readonly ZoneForm[];
+}
+
+/** The same series in one store and in several. */
 export function splitMetrics(
   series: readonly SplitSeries[],
   count: number,
   choose: SplitChoice,
-  replica?: string,
-  isLabelled = true,
+  { replica, isLabelled = true, zones = [] }: SplitOptions = {},
 ): { readonly whole: MetricStore; readonly split: MetricStore } {
   const whole = createMemoryMetrics("whole");
   const stores = Array.from({ length: count }, (_, at) => createMemoryMetrics(`store ${at}`));
+  const labelsOf = (at: number): Readonly<Record<string, string>> => ({
+    ...(replica !== undefined && isLabelled && { [replica]: String(at) }),
+    ...((zones[at] ?? "absent") !== "absent" && { zone: "eu" }),
+  });
   for (const [position, { type, tags, samples }] of series.entries()) {
     for (const { time, parts } of samples) {
       const chosen = choose(position, time);
       appendParts(whole, type, tags, time, parts);
       for (const at of chosen) {
         const store = stores[at];
-        const own = replica === undefined || !isLabelled ? tags : { ...tags, [replica]: String(at) };
-        if (store !== undefined) appendParts(store, type, own, time, parts);
+        if (store !== undefined) appendParts(store, type, { ...tags, ...labelsOf(at) }, time, parts);
       }
     }
   }
-  const places = stores.map((store, at) => ({ backend: `b${at}`, store, match: {}, replica }));
+  const places = stores.map((store, at) => {
+    const match: ForcedLabels = zones[at] === "forced" ? { zone: "eu" } : {};
+    return { backend: `b${at}`, store, match, replica };
+  });
   return { whole, split: createFederatedMetrics(places) };
 }
 

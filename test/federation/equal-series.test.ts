@@ -1,0 +1,190 @@
+// Which series of several places are one, whatever labels the places force: they are counted once or refused, and all others
+// are counted. Places that force no label are in `metrics.test.ts`.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
+import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
+import type { ForcedLabels, MetricStore, SeriesQuery } from "#src/store/metrics.ts";
+import { measures } from "../conformance/metrics.ts";
+import { sampleRuns } from "../support/law-runs.ts";
+import { minute, randomSeries, splitMetrics, start, type ZoneForm } from "./split-metrics.ts";
+
+const { signal } = new AbortController();
+const runs = (usual: number) => ({
+  numRuns: Number(process.env.ROUNDS ?? sampleRuns(usual)),
+  seed: Number(process.env.SEED ?? 1),
+});
+
+const queries = fc.record({
+  tags: fc.constantFrom<Readonly<Record<string, string>>>({}, { host: "*" }, { code: "*" }, { host: "a" }),
+  buckets: fc.record({
+    start: fc.constantFrom(start, start + 7 * minute + 1, start - 20 * minute),
+    step: fc.constantFrom(minute, 5 * minute),
+    count: fc.integer({ min: 1, max: 30 }),
+  }),
+  lookBack: fc.constantFrom(0, minute, 12 * minute, 600 * minute),
+});
+
+/** Of each period of eleven minutes, which is longer than a gap, the stores that hold the series then. */
+const periods = fc.array(fc.constantFrom([0], [1], [0, 1], [2], [1, 2]), { minLength: 8, maxLength: 8 });
+const chooseByPeriod = (holders: readonly (readonly number[])[]) => (_: number, time: number) =>
+  holders[Math.min(7, Math.max(0, Math.floor((time - start) / (11 * minute)) + 1))] ?? [];
+
+const zones = fc.tuple(
+  fc.constant<ZoneForm>("forced"),
+  fc.constantFrom<ZoneForm>("forced", "tag", "absent"),
+  fc.constantFrom<ZoneForm>("forced", "tag", "absent"),
+);
+
+type Asked = typeof queries extends fc.Arbitrary<infer T> ? T : never;
+
+/** The answer of each measure, or that it is refused. */
+async function askAll(store: MetricStore, { tags, buckets, lookBack }: Asked) {
+  const answers: unknown[] = [];
+  for (const metric of ["gauge", "counter", "measurement"] as const) {
+    for (const measure of measures[metric]) {
+      const query = { match: {}, metric, tags, measure, buckets, lookBack, pointLimit: 10_000 };
+      answers.push({ measure, series: await store.series(query, signal).catch(toRefusal) });
+    }
+  }
+  return answers;
+}
+
+function toRefusal(error: unknown): string {
+  expect(error).toMatchObject({ slug: "not_supported_by_backend" });
+  return "refused";
+}
+
+describe("series that move between places, and that several have", () => {
+  test("are counted once by replicas, whichever of them force a label of the series", async () => {
+    const law = fc.asyncProperty(
+      randomSeries,
+      queries,
+      periods,
+      zones,
+      async (series, asked, holders, zones) => {
+        const options = { replica: "replica", zones };
+        const { whole, split } = splitMetrics(series, 3, chooseByPeriod(holders), options);
+        expect(await askAll(split, asked)).toEqual(await askAll(whole, asked));
+      },
+    );
+    await fc.assert(law, runs(40));
+  });
+
+  test("are counted once or refused by others", async () => {
+    const law = fc.asyncProperty(
+      randomSeries,
+      queries,
+      periods,
+      zones,
+      async (series, asked, holders, zones) => {
+        const { whole, split } = splitMetrics(series, 3, chooseByPeriod(holders), { zones });
+        const expected = await askAll(whole, asked);
+        const found = await askAll(split, asked);
+        for (const [at, answer] of found.entries())
+          if (!JSON.stringify(answer).includes('"refused"')) expect(answer).toEqual(expected[at]);
+      },
+    );
+    await fc.assert(law, runs(100));
+  });
+});
+
+interface Holding {
+  readonly match: ForcedLabels;
+  readonly series: readonly Readonly<Record<string, string>>[];
+  /** In minutes from `start` on. */
+  readonly from?: number;
+  readonly to?: number;
+}
+
+/** A counter that grows by 1 in each minute. */
+function federate(holdings: readonly Holding[], replica?: string): MetricStore {
+  const places = holdings.map(({ match, series, from = -60, to = 60 }, at) => {
+    const store = createMemoryMetrics("m");
+    for (const labels of series) {
+      const append = store.append("x", "counter", "value", { ...labels, ...match });
+      for (let n = from; n < to; n++) append(start + n * minute, 1_000 + n);
+    }
+    return { backend: `b${at}`, store, match, replica };
+  });
+  return createFederatedMetrics(places);
+}
+
+async function readGrowth(store: MetricStore, tags: SeriesQuery["tags"] = {}) {
+  const query: SeriesQuery = {
+    match: {},
+    metric: "x",
+    tags,
+    measure: { of: "increment" },
+    buckets: { start, step: 10 * minute, count: 1 },
+    lookBack: 60 * minute,
+    pointLimit: 1_000,
+  };
+  const found = await store.series(query, signal);
+  return found.map(({ tags, values }) => ({ tags, grown: values[0] }));
+}
+
+const refusal = { slug: "not_supported_by_backend" };
+
+describe("a label that places force", () => {
+  const tagged = { match: {}, series: [{ host: "a", zone: "eu" }] };
+  const forced = { match: { zone: "eu" }, series: [{ host: "a" }] };
+  const absent = { match: {}, series: [{ host: "a" }] };
+
+  test.each([
+    ["a tag of the other", [tagged, forced]],
+    ["missing in the other", [absent, forced]],
+    ["forced by both", [forced, forced]],
+  ])("and that is %s: the series is one", async (_, holdings) => {
+    for (const list of [holdings, holdings.toReversed()]) {
+      await expect(readGrowth(federate(list))).rejects.toMatchObject(refusal);
+      expect(await readGrowth(federate(list, "replica"))).toEqual([{ tags: {}, grown: 10 }]);
+      const [before, after] = list.map((one, at) => ({ ...one, ...(at === 0 ? { to: -90 } : { from: 2 }) }));
+      if (before === undefined || after === undefined) throw new Error("no places");
+      const moved = [{ ...before, from: -120 }, after];
+      await expect(readGrowth(federate(moved))).rejects.toMatchObject(refusal);
+      expect(await readGrowth(federate(moved, "replica"))).toEqual([{ tags: {}, grown: 7 }]);
+    }
+  });
+
+  test("with different values makes series different", async () => {
+    const others = [forced, { ...forced, match: { zone: "us" } }];
+    expect(await readGrowth(federate(others))).toEqual([{ tags: {}, grown: 20 }]);
+    expect(await readGrowth(federate(others, "replica"))).toEqual([{ tags: {}, grown: 20 }]);
+    const us = { match: {}, series: [{ host: "a", zone: "us" }] };
+    expect(await readGrowth(federate([us, forced]), { host: "*" })).toEqual([
+      { tags: { host: "a" }, grown: 20 },
+    ]);
+  });
+
+  test("is refused where a series without it may be either of two", async () => {
+    const us = { match: { zone: "us" }, series: [{ host: "a" }] };
+    const both = { match: {}, series: [{ host: "a" }, { host: "a", zone: "eu" }] };
+    for (const list of [
+      [absent, forced, us],
+      [forced, us, absent],
+      [both, forced],
+    ])
+      for (const replica of ["replica", undefined])
+        await expect(readGrowth(federate(list, replica))).rejects.toMatchObject(refusal);
+    const lone = [both, { ...forced, series: [{ host: "b" }] }];
+    expect(await readGrowth(federate(lone, "replica"))).toEqual([{ tags: {}, grown: 30 }]);
+  });
+
+  test("and by which the other place is asked still tells what has moved from where it is none", async () => {
+    const moved = [
+      { ...forced, from: -120, to: -90 },
+      { ...tagged, from: 2 },
+      { ...tagged, series: [{ host: "b", zone: "eu" }] },
+    ];
+    await expect(readGrowth(federate(moved), { zone: "*" })).rejects.toMatchObject(refusal);
+    expect(await readGrowth(federate(moved, "replica"), { zone: "eu" })).toEqual([
+      { tags: { zone: "eu" }, grown: 17 },
+    ]);
+  });
+
+  test("that names the scraper makes none different", async () => {
+    const scrapers = ["r1", "r2"].map((replica) => ({ match: { replica }, series: [{ host: "a" }] }));
+    expect(await readGrowth(federate(scrapers, "replica"))).toEqual([{ tags: {}, grown: 10 }]);
+  });
+});

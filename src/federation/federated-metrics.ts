@@ -4,10 +4,8 @@
 // Two backends may have a series with equal labels: two scrapers watch one target, or it has moved from one to the other.
 // Only `replica` tells that they are one series. Without it they are refused, since both answers could be meant.
 import { combineSignals } from "../core/async/concurrency.ts";
-import { zip } from "../core/collections.ts";
 import { createUnsupportedError, Refused } from "../core/errors.ts";
 import type { Buckets, MetricType, Series } from "../core/rows.ts";
-import type { Millis } from "../core/time.ts";
 import { compareLists } from "../metrics/measures.ts";
 import { findNewestBucket, selectGrowingBuckets } from "../metrics/newest-buckets.ts";
 import type { CounterSamples, Observations } from "../metrics/samples.ts";
@@ -21,8 +19,9 @@ import {
   joinBackends,
   type MetricPlace,
 } from "./metric-places.ts";
+import { isOpenPart, listParts, type PlaceMembers, refuseMovedSeries } from "./moved-series.ts";
 import { readReplicated } from "./replicated-members.ts";
-import { type IdentifiedPlace, identifyPlaces, toPastQuery } from "./series-identity.ts";
+import { type IdentifiedPlace, identifyPlaces } from "./series-identity.ts";
 
 /** The forced labels are those of each place: those of a query are not used. */
 export function createFederatedMetrics(list: readonly MetricPlace[]): MetricStore {
@@ -275,10 +274,6 @@ function toReadable(place: IdentifiedPlace): ReadablePlace {
   return { ...place, members };
 }
 
-interface PlaceMembers extends ReadablePlace {
-  readonly found: readonly SeriesMember[];
-}
-
 /** Series of places of which no two have the same one. @throws {Refused} where two have, now or before */
 async function readDistinct(
   holders: readonly Holder[],
@@ -311,46 +306,6 @@ function refuseEqualSeries(all: readonly PlaceMembers[], { metric, measure }: Se
       }
     }
   }
-}
-
-/** A counter that seems new in one place may have been in another before: it would count twice. */
-async function refuseMovedSeries(
-  all: readonly PlaceMembers[],
-  query: SeriesQuery,
-  signal: AbortSignal,
-): Promise<void> {
-  const { start } = query.buckets;
-  for (const place of all) {
-    const open = place.found.filter((member) => isOpen(member, start)).map(({ tags }) => tags);
-    if (open.length === 0) continue;
-    const keys = new Set(open.flatMap((tags) => place.listKeys(tags)));
-    const only = open.map(place.dropForced);
-    const others = all.filter((other) => other !== place);
-    const held = await askAll(others, signal, (other, own) =>
-      other.members.findHeldBefore(toPastQuery(other, query), start, only, own),
-    );
-    for (const [other, tags] of zip(others, held)) {
-      const moved = tags.find((one) => other.listKeys(one).some((key) => keys.has(key)));
-      if (moved !== undefined) throw createEqualSeriesError([other, place], query.metric, moved);
-    }
-  }
-}
-
-/** Whether the place knows no sample of it shortly before the buckets. */
-function isOpen(member: SeriesMember, start: Millis): boolean {
-  return listParts(member).some((samples) => isOpenPart(samples, start));
-}
-
-function isOpenPart({ times }: CounterSamples, start: Millis): boolean {
-  const [first] = times;
-  return first !== undefined && first >= start;
-}
-
-function listParts(member: SeriesMember): readonly CounterSamples[] {
-  if ("samples" in member) return [member.samples];
-  if (!("observations" in member)) return [];
-  const { count, sum, buckets } = member.observations;
-  return [count, sum, ...buckets.map(({ samples }) => samples)];
 }
 
 /** A series that begins the metric in its own place is only a new one if another place had the metric before. */

@@ -18,15 +18,25 @@ const runs = (usual: number) => ({
 const queries = fc.record({
   tags: fc.constantFrom<Readonly<Record<string, string>>>({}, { host: "*" }, { code: "*" }, { host: "a" }),
   buckets: fc.record({
-    start: fc.constantFrom(start, start + 7 * minute + 1, start - 20 * minute),
+    // Before some of them a series has been in several places.
+    start: fc.constantFrom(start, start + 24 * minute + 1, start - 20 * minute),
     step: fc.constantFrom(minute, 5 * minute),
-    count: fc.integer({ min: 1, max: 30 }),
+    count: fc.constantFrom<number>(1, 2, 5, 30),
   }),
   lookBack: fc.constantFrom(0, minute, 12 * minute, 600 * minute),
 });
 
+/** Of one period, with all that was before. */
+const onePeriod = queries.map((query) => ({
+  ...query,
+  buckets: { start: start + 22 * minute, step: 5 * minute, count: 2 },
+  lookBack: 600 * minute,
+}));
+
 /** Of each period of eleven minutes, which is longer than a gap, the stores that hold the series then. */
 const periods = fc.array(fc.constantFrom([0], [1], [0, 1], [2], [1, 2]), { minLength: 8, maxLength: 8 });
+/** Each series is in one store at a time. */
+const moves = fc.array(fc.constantFrom([0], [1], [2]), { minLength: 8, maxLength: 8 });
 const chooseByPeriod = (holders: readonly (readonly number[])[]) => (_: number, time: number) =>
   holders[Math.min(7, Math.max(0, Math.floor((time - start) / (11 * minute)) + 1))] ?? [];
 
@@ -74,8 +84,8 @@ describe("series that move between places, and that several have", () => {
   test("are counted once or refused by others", async () => {
     const law = fc.asyncProperty(
       randomSeries,
-      queries,
-      periods,
+      fc.oneof(queries, onePeriod),
+      fc.oneof(periods, moves),
       zones,
       async (series, asked, holders, zones) => {
         const { whole, split } = splitMetrics(series, 3, chooseByPeriod(holders), { zones });
@@ -186,5 +196,41 @@ describe("a label that places force", () => {
   test("that names the scraper makes none different", async () => {
     const scrapers = ["r1", "r2"].map((replica) => ({ match: { replica }, series: [{ host: "a" }] }));
     expect(await readGrowth(federate(scrapers, "replica"))).toEqual([{ tags: {}, grown: 10 }]);
+  });
+});
+
+describe("a counter that comes back to its place", () => {
+  /** Grows by 1 a minute. The times at which each place scrapes it are in minutes from `start` on. */
+  function scrape(...times: readonly (readonly number[])[]): MetricStore {
+    const places = times.map((own, at) => {
+      const store = createMemoryMetrics("m");
+      store.append("x", "counter", "value", { host: "other" })(start - 300 * minute, at);
+      const append = store.append("x", "counter", "value", { host: "a" });
+      for (const n of own) append(start + n * minute, 1_000 + n);
+      return { backend: `b${at}`, store, match: {} };
+    });
+    return createFederatedMetrics(places);
+  }
+  const every = (step: number, from: number, to: number) =>
+    Array.from({ length: Math.ceil((to - from) / step) }, (_, n) => from + n * step);
+
+  test.each([
+    ["long ago", [...every(1, -120, -50), ...every(1, 2, 20)], every(1, -50, -3)],
+    ["within a gap around the start", [...every(1, -120, -4), ...every(1, 3, 20)], every(1, -4, 0)],
+  ])("is refused where the other had it meanwhile: %s", async (_, first, second) => {
+    for (const list of [
+      [first, second],
+      [second, first],
+    ])
+      await expect(readGrowth(scrape(...list), { host: "a" })).rejects.toMatchObject(refusal);
+  });
+
+  test.each([
+    ["it was in the other before", [...every(1, -45, -20), ...every(1, 2, 20)], every(1, -59, -45), 30],
+    ["it is seldom scraped", every(10, -40, 20), every(10, -59, -45), 10],
+    ["it was nowhere meanwhile", [...every(1, -45, -20), ...every(1, 2, 20)], [], 30],
+  ])("is answered where %s", async (_, first, second, grown) => {
+    const found = await readGrowth(scrape(first, second), { host: "a" });
+    expect(found).toEqual([{ tags: { host: "a" }, grown }]);
   });
 });

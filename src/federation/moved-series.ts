@@ -1,0 +1,141 @@
+// Counters that have moved between places that name no replica. What a series has grown since its last sample in its place
+// may have been counted in another place meanwhile, or the series seems new and is not.
+import { mapConcurrent } from "../core/async/concurrency.ts";
+import { zip } from "../core/collections.ts";
+import type { Buckets, Measure } from "../core/rows.ts";
+import type { Millis } from "../core/time.ts";
+import type { CounterSamples } from "../metrics/samples.ts";
+import type { MemberReader, SeriesMember, SeriesQuery, Tags } from "../store/metrics.ts";
+import { chooseSampleLimit, createEqualSeriesError, formatTagsKey } from "./metric-places.ts";
+import { longestGap } from "./replicas.ts";
+import { type IdentifiedPlace, toPastQuery } from "./series-identity.ts";
+
+export interface PlaceMembers extends IdentifiedPlace {
+  readonly members: MemberReader;
+  readonly found: readonly SeriesMember[];
+}
+
+/** @throws {Refused} where another place had a series after its last sample before the buckets */
+export async function refuseMovedSeries(
+  all: readonly PlaceMembers[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<void> {
+  await refuseComeSeries(all, query, signal);
+  await refuseReturnedSeries(all, query, signal);
+}
+
+/** A counter that seems new in one place may have been in another before: it would count twice. */
+async function refuseComeSeries(
+  all: readonly PlaceMembers[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<void> {
+  const { start } = query.buckets;
+  for (const place of all) {
+    const open = place.found.filter((member) => isOpen(member, start)).map(({ tags }) => tags);
+    if (open.length === 0) continue;
+    const keys = new Set(open.flatMap((tags) => place.listKeys(tags)));
+    const only = open.map(place.dropForced);
+    const others = all.filter((other) => other !== place);
+    const find = (other: PlaceMembers, own: AbortSignal) =>
+      other.members.findHeldBefore(toPastQuery(other, query), start, only, own);
+    const held = await mapConcurrent(others, others.length, find, signal);
+    for (const [other, tags] of zip(others, held)) {
+      const moved = tags.find((one) => other.listKeys(one).some((key) => keys.has(key)));
+      if (moved !== undefined) throw createEqualSeriesError([other, place], query.metric, moved);
+    }
+  }
+}
+
+/** Whether the place knows no sample of it shortly before the buckets. */
+function isOpen(member: SeriesMember, start: Millis): boolean {
+  return listParts(member).some((samples) => isOpenPart(samples, start));
+}
+
+export function isOpenPart({ times }: CounterSamples, start: Millis): boolean {
+  const [first] = times;
+  return first !== undefined && first >= start;
+}
+
+export function listParts(member: SeriesMember): readonly CounterSamples[] {
+  if ("samples" in member) return [member.samples];
+  if (!("observations" in member)) return [];
+  const { count, sum, buckets } = member.observations;
+  return [count, sum, ...buckets.map(({ samples }) => samples)];
+}
+
+// ---- Series that come back -----------------------------------------------------------------------------------------
+
+/** The last sample before the buckets of a series in one place. */
+interface SeriesEnd {
+  readonly place: PlaceMembers;
+  readonly tags: Tags;
+  readonly time: Millis;
+}
+
+/** A counter may have grown in another place between its last sample before the buckets in its own place and its first in them. */
+async function refuseReturnedSeries(
+  all: readonly PlaceMembers[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<void> {
+  const { lookBack, metric, buckets } = query;
+  const held = all.flatMap((place) => {
+    const known = place.found.filter((member) => listParts(member).some(({ times }) => times.length > 0));
+    return known.filter((member) => !isOpen(member, buckets.start)).map(({ tags }) => ({ place, tags }));
+  });
+  if (held.length === 0) return;
+  const reach = Math.min(lookBack, longestGap);
+  const near = await readEnds(all, query, { from: reach, to: 0 }, undefined, signal);
+  const nearKeys = new Set(near.map(formatOwnKey));
+  const away = held.filter((one) => !nearKeys.has(formatOwnKey(one)));
+  const only = away.map(({ place, tags }) => place.dropForced(tags));
+  const far =
+    only.length === 0 || lookBack === reach
+      ? []
+      : await readEnds(all, query, { from: lookBack, to: reach }, only, signal);
+  const ends = [...far, ...near];
+  const endOf = new Map(ends.map((end) => [formatOwnKey(end), end.time]));
+  const endsByKey = Map.groupBy(
+    ends.flatMap((end) => end.place.listKeys(end.tags).map((key) => ({ key, end }))),
+    ({ key }) => key,
+  );
+  for (const one of held) {
+    const time = endOf.get(formatOwnKey(one)) ?? Number.NEGATIVE_INFINITY;
+    for (const { end } of one.place.listKeys(one.tags).flatMap((key) => endsByKey.get(key) ?? []))
+      if (end.place !== one.place && end.time > time)
+        throw createEqualSeriesError([end.place, one.place], metric, one.tags);
+  }
+}
+
+function formatOwnKey({ place, tags }: Pick<SeriesEnd, "place" | "tags">): string {
+  return `${place.backend} ${formatTagsKey(tags)}`;
+}
+
+/** Of all series, or of those with the tags of `only`. The times are before the buckets. */
+async function readEnds(
+  places: readonly PlaceMembers[],
+  query: SeriesQuery,
+  { from, to }: { readonly from: Millis; readonly to: Millis },
+  only: readonly Tags[] | undefined,
+  signal: AbortSignal,
+): Promise<readonly SeriesEnd[]> {
+  const buckets: Buckets = { start: query.buckets.start - from, step: from - to, count: 1 };
+  // Of a histogram its count alone.
+  const measure: Measure =
+    query.measure.of === "observations" ? { of: "observations", combine: "count" } : query.measure;
+  const read = async (place: PlaceMembers, own: AbortSignal): Promise<readonly SeriesEnd[]> => {
+    const sampleLimit = chooseSampleLimit(query.pointLimit);
+    const found = await place.members.readRaw(
+      { ...toPastQuery(place, query), buckets, measure, only, sampleLimit },
+      own,
+    );
+    return found.map((member) => ({
+      place,
+      tags: member.tags,
+      time: Math.max(...listParts(member).map(({ times }) => times.at(-1) ?? Number.NEGATIVE_INFINITY)),
+    }));
+  };
+  return (await mapConcurrent(places, places.length, read, signal)).flat();
+}

@@ -390,15 +390,14 @@ function createMemberReader(backend: string, families: Families): MemberReader {
       );
     },
     readRaw: async (query, signal) => {
-      const { match, metric, measure } = query;
-      const isSummary = families.get(metric)?.kind === "summary";
-      if (isSummary && isQuantile(measure) && listSeries(families, match, metric).length > 0)
-        throw createUnsupportedError(backend, "a quantile of a summary that several scrapers keep");
       const cut = (stored: StoredSeries): CounterSamples => ({
         ...sliceSamples(stored, { ...query, lookBack: 0 }, 0),
         baseline: "own",
       });
       const found = readMembers(backend, families, query, signal, cut);
+      const isSummary = families.get(query.metric)?.kind === "summary";
+      if (isSummary && isQuantile(query.measure) && found.length > 0)
+        throw createUnsupportedError(backend, "a quantile of a summary that several scrapers keep");
       const size = found.reduce((sum, member) => sum + countSamples(member), 0);
       if (size > query.sampleLimit) throw createTooManySamplesError(query.sampleLimit, size);
       return query.only === undefined ? found : found.filter(({ tags }) => hasAnyOf(tags, query.only ?? []));

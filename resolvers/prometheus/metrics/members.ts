@@ -128,7 +128,7 @@ async function readMembers(shape: MetricShape, plan: SeriesPlan): Promise<readon
       return (await downsampleCounter(plan.reader, query)).map(toMember);
     }
     case "observations": {
-      requireParts(plan, measure);
+      requireCounted(plan);
       if (shape === "summary" && isEstimated(measure.combine)) return readSummary(plan, measure);
       const found = await readClassicHistograms(plan, measure);
       return found.map((one) => toObserved(shape, plan, one));
@@ -140,6 +140,14 @@ async function readMembers(shape: MetricShape, plan: SeriesPlan): Promise<readon
 function requireMeasured(shape: MetricShape, { backend, query: { measure } }: SeriesPlan): void {
   if ((measure.of === "observations") !== (typeByShape[shape] === "measurement"))
     throw createUnsupportedError(backend, `${measure.of} of a ${typeByShape[shape]}`);
+}
+
+/**
+ * The metric may lack sums or buckets, as series that the query does not select may: whoever combines members sees which of
+ * them have grown without. @throws {Refused} where observations are not even counted
+ */
+function requireCounted(plan: SeriesPlan): void {
+  requireParts(plan, { of: "observations", combine: "count" });
 }
 
 function toObserved(
@@ -162,10 +170,26 @@ async function readRawMembers(
   const end = start + step * count;
   const { measure } = plan.query;
   if (measure.of !== "observations") return readRawSeries(shape, plan, start, end, only);
-  requireParts(plan, measure);
-  if (shape === "summary" && isEstimated(measure.combine))
-    throw createUnsupportedError(plan.backend, "a quantile of a summary that several scrapers keep");
+  requireCounted(plan);
+  if (shape === "summary" && isEstimated(measure.combine)) {
+    await refuseSummaries(plan, start, end, only);
+    return [];
+  }
   return (await readRawHistograms(plan, start, end, only)).map((one) => toObserved(shape, plan, one));
+}
+
+/** @throws {Refused} where the query selects summaries: quantiles of several scrapers are not merged */
+async function refuseSummaries(
+  plan: SeriesPlan,
+  from: number,
+  to: number,
+  only: readonly Tags[] | undefined,
+): Promise<void> {
+  const { match, metric } = plan.query;
+  const parts = [selectPart(match, metric), selectPart(match, `${metric}_count`)];
+  const found = await Promise.all(parts.map((part) => readRawPart(plan, part, from, to, only)));
+  if (found.flat().length > 0)
+    throw createUnsupportedError(plan.backend, "a quantile of a summary that several scrapers keep");
 }
 
 async function readRawSeries(

@@ -1,0 +1,107 @@
+// Histograms and summaries of which one server has parts that the other lacks: what the tags select is answered or refused, whatever
+// else the servers have.
+import { afterEach, expect, test } from "vitest";
+import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import type { Measure } from "#src/core/rows.ts";
+import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
+import type { Backend } from "#src/store/backend.ts";
+import { testIO } from "../support/io.ts";
+import { openFakeServer } from "../support/prometheus/fake-thanos.ts";
+import type { ScriptedSource } from "../support/scripted-http-source.ts";
+
+const minute = 60_000;
+const base = Date.UTC(2026, 0, 15, 10);
+const times = Array.from({ length: 24 }, (_, n) => base - minute + n * 15_000 + 200);
+type Labels = Readonly<Record<string, string>>;
+
+/** A series that grows by `each` from scrape to scrape. */
+const grow = (name: string, each: number, labels: Labels) => ({
+  labels: { __name__: name, ...labels },
+  samples: times.map((time, n) => [time, n * each] as const),
+});
+
+/** Each scrape finds 10 observations of 13 together: 4 up to 1, 5 more up to 2, and one above. */
+const histogram = (labels: Labels) => [
+  ...Object.entries({ "1": 4, "2": 9, "+Inf": 10 }).map(([le, each]) =>
+    grow("x_seconds_bucket", each, { ...labels, le }),
+  ),
+  grow("x_seconds_count", 10, labels),
+  grow("x_seconds_sum", 13, labels),
+];
+
+const opened: { readonly source: ScriptedSource; readonly backend: Backend }[] = [];
+afterEach(async () => {
+  for (const { source, backend } of opened.splice(0)) {
+    await backend.close();
+    await source.close();
+  }
+});
+
+/** A server for each of these. */
+async function openServers(servers: readonly Parameters<typeof openFakeServer>[0][], replica?: string) {
+  const places = servers.map(async (series, at) => {
+    const source = await openFakeServer(series);
+    const backend = prometheus.create(`b${at}`, prometheus.parseConfig({ url: source.url }), testIO);
+    opened.push({ source, backend });
+    const store = backend.stores.metrics;
+    if (store === undefined) throw new Error("no metric store");
+    return { backend: backend.name, store, match: {}, replica };
+  });
+  const store = createFederatedMetrics(await Promise.all(places));
+  const signal = AbortSignal.timeout(60_000);
+  return {
+    names: () => store.names({}, signal),
+    /** The values of two minutes by the values of the tags. */
+    async read(metric: string, measure: Measure, tags: Labels = {}) {
+      const buckets = { start: base, step: minute, count: 2 };
+      const query = {
+        match: {},
+        metric,
+        tags,
+        measure,
+        buckets,
+        lookBack: 1_440 * minute,
+        pointLimit: 1_000,
+      };
+      const found = await store.series(query, signal);
+      return found.map((one) => [...Object.values(one.tags), ...one.values]);
+    },
+  };
+}
+
+const observed = (combine: "count" | "mean"): Measure => ({ of: "observations", combine });
+const p90: Measure = { of: "observations", combine: "quantile", quantile: 0.9 };
+const refused = { slug: "not_supported_by_backend" };
+
+const whole = histogram({ host: "h1" });
+const withoutSum = histogram({ host: "h2" }).filter(({ labels }) => labels.__name__ !== "x_seconds_sum");
+const ranges = [
+  grow("x_seconds_bucket", 10, { host: "h2", vmrange: "1.000e+00...1.136e+00" }),
+  grow("x_seconds_count", 10, { host: "h2" }),
+  grow("x_seconds_sum", 11, { host: "h2" }),
+];
+const summary = [
+  { ...grow("x_seconds", 0, { host: "h2", quantile: "0.9" }) },
+  grow("x_seconds_count", 10, { host: "h2" }),
+  grow("x_seconds_sum", 11, { host: "h2" }),
+];
+
+test.each([
+  ["a sum", withoutSum, observed("mean"), [["h1", 1.3, 1.3]]],
+  ["bounds", ranges, p90, [["h1", 2, 2]]],
+  ["buckets", summary, p90, [["h1", 2, 2]]],
+])("a server without %s refuses what the tags select of it alone", async (_, other, measure, expected) => {
+  for (const replica of [undefined, "replica"]) {
+    const store = await openServers([whole, other], replica);
+    expect(await store.read("x_seconds", measure, { host: "h1" })).toEqual(expected);
+    expect(await store.read("x_seconds", observed("count"))).toEqual([[80, 80]]);
+    await expect(store.read("x_seconds", measure)).rejects.toMatchObject(refused);
+    if (other !== summary || replica !== undefined)
+      await expect(store.read("x_seconds", measure, { host: "h2" })).rejects.toMatchObject(refused);
+  }
+});
+
+test("ranges without a count are refused, since nothing counts them", async () => {
+  const store = await openServers([whole, ranges.slice(0, 1)]);
+  await expect(store.read("x_seconds", observed("count"))).rejects.toMatchObject(refused);
+});

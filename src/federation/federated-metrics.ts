@@ -97,7 +97,47 @@ async function findHolders(
   }
   const [only] = types;
   const type = types.size === 1 && only !== undefined ? only : "gauge";
+  const others = places.filter(({ backend }) => !holders.some((holder) => holder.backend === backend));
+  if (holders.length > 0) await refuseDividedFamily(others, holders, metric, type, signal);
   return holders.map((holder) => ({ ...holder, type }));
+}
+
+/** What the names of a histogram's or summary's counts, sums and buckets end with, where a source keeps them by names. */
+const partSuffixes = ["_count", "_sum", "_bucket"];
+
+/**
+ * A source makes one metric of the parts of a histogram or summary, if it has enough of them; the parts that are alone are metrics
+ * of their own. @throws {Refused} where one place has the metric, and another one of `others` has parts of it alone
+ */
+async function refuseDividedFamily(
+  others: readonly MetricPlace[],
+  holders: readonly MetricPlace[],
+  metric: string,
+  type: MetricType,
+  signal: AbortSignal,
+): Promise<void> {
+  const suffix = partSuffixes.find((one) => metric.endsWith(one));
+  const family = suffix === undefined ? metric : metric.slice(0, -suffix.length);
+  if (type !== "measurement" && suffix === undefined) return;
+  await askAll(others, signal, async (place, own) => {
+    const names = new Set(await place.store.names(place.match, own));
+    const part = partSuffixes.map((one) => metric + one).find((name) => names.has(name));
+    if (type === "measurement" && part !== undefined)
+      throw createDividedFamilyError(metric, holders, part, [place]);
+    if (suffix === undefined || !names.has(family)) return;
+    if ((await place.store.type(place.match, family, own)) === "measurement")
+      throw createDividedFamilyError(family, [place], metric, holders);
+  });
+}
+
+function createDividedFamilyError(
+  metric: string,
+  holders: readonly MetricPlace[],
+  part: string,
+  partHolders: readonly MetricPlace[],
+): Refused<"not_supported_by_backend"> {
+  const feature = `${metric} is in ${joinBackends(holders)}, and ${part} without the rest of it in ${joinBackends(partHolders)}`;
+  return createUnsupportedError(joinBackends([...holders, ...partHolders]), feature);
 }
 
 // ---- Series -----------------------------------------------------------------------------------------------------

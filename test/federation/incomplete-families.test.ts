@@ -1,11 +1,12 @@
 // Histograms and summaries of which one server has parts that the other lacks: what the tags select is answered or refused, whatever
 // else the servers have.
-import { afterEach, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
 import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
 import type { Backend } from "#src/store/backend.ts";
 import { testIO } from "../support/io.ts";
+import { sampleCases } from "../support/law-runs.ts";
 import { openFakeServer } from "../support/prometheus/fake-thanos.ts";
 import type { ScriptedSource } from "../support/scripted-http-source.ts";
 
@@ -51,6 +52,7 @@ async function openServers(servers: readonly Parameters<typeof openFakeServer>[0
   const signal = AbortSignal.timeout(60_000);
   return {
     names: () => store.names({}, signal),
+    type: (metric: string) => store.type({}, metric, signal),
     /** The values of two minutes by the values of the tags. */
     async read(metric: string, measure: Measure, tags: Labels = {}) {
       const buckets = { start: base, step: minute, count: 2 };
@@ -72,6 +74,11 @@ async function openServers(servers: readonly Parameters<typeof openFakeServer>[0
 const observed = (combine: "count" | "mean"): Measure => ({ of: "observations", combine });
 const p90: Measure = { of: "observations", combine: "quantile", quantile: 0.9 };
 const refused = { slug: "not_supported_by_backend" };
+
+function toRefusal(error: unknown): "refused" {
+  expect(error).toMatchObject(refused);
+  return "refused";
+}
 
 const whole = histogram({ host: "h1" });
 const withoutSum = histogram({ host: "h2" }).filter(({ labels }) => labels.__name__ !== "x_seconds_sum");
@@ -104,4 +111,44 @@ test.each([
 test("ranges without a count are refused, since nothing counts them", async () => {
   const store = await openServers([whole, ranges.slice(0, 1)]);
   await expect(store.read("x_seconds", observed("count"))).rejects.toMatchObject(refused);
+});
+
+// A server makes a metric of the parts that it has by their names; what lacks too many of them has other names.
+describe("parts of histograms that are divided over servers", () => {
+  const parts = ["count", "sum", "bucket"] as const;
+  const subsets = Array.from({ length: 7 }, (_, n) => parts.filter((_, at) => (n + 1) & (1 << at)));
+  const keep = (host: string, kept: readonly string[]) =>
+    histogram({ host }).filter(({ labels: { __name__: name } }) => kept.includes(name.replace(/.*_/, "")));
+  // A count in one server and a sum in the other are a metric in neither: they are two.
+  const divisions = subsets
+    .flatMap((first) => subsets.map((second) => [first.join(), second.join()]))
+    .filter((both) => both.toSorted().join() !== "count,sum");
+
+  test.each(sampleCases(divisions))(
+    "%s in one and %s in the other: as one server, or refused",
+    async (first = "", second = "") => {
+      const servers = [keep("h1", first.split(",")), keep("h2", second.split(","))];
+      const [split, whole] = [await openServers(servers), await openServers([servers.flat()])];
+      const names = new Set([...(await split.names()), ...(await whole.names())]);
+      for (const name of names) {
+        const type = await split.type(name).catch(toRefusal);
+        const measures: readonly Measure[] =
+          type === "measurement"
+            ? [observed("count"), observed("mean"), p90]
+            : [{ of: "increment" }, { of: "samples", combine: "last" }];
+        for (const measure of measures) {
+          const found = await split.read(name, measure, { host: "*" }).catch(toRefusal);
+          if (found !== "refused") expect(found).toEqual(await whole.read(name, measure, { host: "*" }));
+        }
+      }
+    },
+  );
+
+  test("are refused by the names of both servers", async () => {
+    const store = await openServers([whole, keep("h2", ["count"])]);
+    for (const name of ["x_seconds", "x_seconds_count"])
+      await expect(store.type(name)).rejects.toThrow(
+        "x_seconds is in b0, and x_seconds_count without the rest of it in b1",
+      );
+  });
 });

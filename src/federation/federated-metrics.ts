@@ -14,7 +14,6 @@ import { combineMembers } from "./member-groups.ts";
 import {
   countsGrowth,
   createEqualSeriesError,
-  createSeveralSummariesError,
   formatTagsKey,
   joinBackends,
   type MetricPlace,
@@ -333,15 +332,13 @@ function refuseEqualSeries(all: readonly PlaceMembers[], { metric, measure }: Se
   const owners = new Map<string, MetricPlace>();
   for (const place of all) {
     for (const member of place.found) {
+      // A summary's quantile has the tags of the query, which are no series.
+      if (measure.of === "observations" && "values" in member) continue;
       const { tags } = member;
       for (const key of place.listKeys(tags)) {
         const owner = owners.get(key);
-        if (owner !== undefined && owner !== place) {
-          // Of what is observed only quantiles that summaries export are values.
-          const isSummary = measure.of === "observations" && "values" in member;
-          const createError = isSummary ? createSeveralSummariesError : createEqualSeriesError;
-          throw createError([owner, place], metric, tags);
-        }
+        if (owner !== undefined && owner !== place)
+          throw createEqualSeriesError([owner, place], metric, tags);
         owners.set(key, place);
       }
     }

@@ -112,7 +112,10 @@ function combineObserved(
   const exported = group.flatMap((member) => ("values" in member ? [member.values] : []));
   const [only] = exported;
   if (only !== undefined) {
-    if (group.length > 1) throw createUnsupportedError(backends, "a quantile of several summaries");
+    if (group.length > 1) {
+      const advice = "Ask for count or mean, or for one of them by its tags";
+      throw createUnsupportedError(backends, `a quantile of several summaries. ${advice}`);
+    }
     return only;
   }
   const observed = group.flatMap((member) => ("observations" in member ? member.observations : []));

@@ -45,26 +45,11 @@ export function createEqualSeriesError(
   metric: string,
   tags: Tags,
 ): Refused<"not_supported_by_backend"> {
+  const printed = Object.entries(tags).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
+  const series = `${metric}{${printed.join(", ")}}`;
   const backends = joinBackends(places);
   return createUnsupportedError(
     backends,
-    `${printSeries(metric, tags)} is in ${backends}. If scrapers of one target keep it, name the label that distinguishes them in \`replica\``,
+    `${series} is in ${backends}. If scrapers of one target keep it, name the label that distinguishes them in \`replica\``,
   );
-}
-
-/** Quantiles that summaries export cannot be merged, those of two scrapers of one target neither: `replica` would not help. */
-export function createSeveralSummariesError(
-  places: readonly MetricPlace[],
-  metric: string,
-  tags: Tags,
-): Refused<"not_supported_by_backend"> {
-  const backends = joinBackends(places);
-  const feature = `a quantile of several summaries: ${printSeries(metric, tags)} is in ${backends}`;
-  const advice = "Ask for count or mean, or for a summary that one of them has alone";
-  return createUnsupportedError(backends, `${feature}. ${advice}`);
-}
-
-function printSeries(metric: string, tags: Tags): string {
-  const printed = Object.entries(tags).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
-  return `${metric}{${printed.join(", ")}}`;
 }

@@ -113,6 +113,16 @@ test("ranges without a count are refused, since nothing counts them", async () =
   await expect(store.read("x_seconds", observed("count"))).rejects.toMatchObject(refused);
 });
 
+test("a percentile of summaries in two servers is refused as one of several summaries, without advice on replicas", async () => {
+  const other = summary.map(({ labels, samples }) => ({ labels: { ...labels, host: "h1" }, samples }));
+  const store = await openServers([summary, other]);
+  await expect(store.read("x_seconds", p90)).rejects.toThrow("a quantile of several summaries");
+  expect(await store.read("x_seconds", p90, { host: "*" })).toEqual([
+    ["h1", 0, 0],
+    ["h2", 0, 0],
+  ]);
+});
+
 // A server makes a metric of the parts that it has by their names; what lacks too many of them has other names.
 describe("parts of histograms that are divided over servers", () => {
   const parts = ["count", "sum", "bucket"] as const;

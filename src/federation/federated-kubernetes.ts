@@ -9,7 +9,7 @@
 
 import { isIP } from "node:net";
 import { mapConcurrent } from "../core/async/concurrency.ts";
-import { zip } from "../core/collections.ts";
+import { readOwn, zip } from "../core/collections.ts";
 import { createUnsupportedError, Refused } from "../core/errors.ts";
 import type { NodesRow, PodOverviewRow } from "../core/rows.ts";
 import type { KubernetesStore, NodeFilter, SnapshotQuery } from "../store/kubernetes.ts";
@@ -238,13 +238,22 @@ function chooseRows<Row>(
     for (const row of rows) {
       const key = keyOf(row);
       const other = chosen.get(key);
-      if (other !== undefined && (other.place.replica === undefined || place.replica === undefined))
+      if (other !== undefined && !areReplicas(other.place, place))
         throw createEqualRowsError([other.place, place], nameOf(row));
       if (other === undefined || isFuller(row, place, other) || isNewer?.(row, other.row) === true)
         chosen.set(key, { row, place });
     }
   }
   return chosen;
+}
+
+/** Places that force different values of a label have objects of different clusters. */
+function areReplicas(one: KubernetesPlace, other: KubernetesPlace): boolean {
+  if (one.replica === undefined || other.replica === undefined) return false;
+  return Object.entries(one.match).every(
+    ([label, value]) =>
+      label === one.replica || label === other.replica || (readOwn(other.match, label) ?? value) === value,
+  );
 }
 
 interface ChosenRow<Row> {
@@ -262,8 +271,7 @@ function refuseDividedRows<Row>(
     for (const key of keys) {
       const owner = chosen.get(key);
       if (owner === undefined || owner.place === place) continue;
-      const isReplica = owner.place.replica !== undefined && place.replica !== undefined;
-      if (!isReplica || !hasUsage(owner.row))
+      if (!areReplicas(owner.place, place) || !hasUsage(owner.row))
         throw createDividedRowError(owner.place, place, nameOf(owner.row));
     }
   }

@@ -110,6 +110,23 @@ describe("equal names in two stores", () => {
     await expect(collect(overview)).rejects.toMatchObject(refusal);
   });
 
+  test("are refused of replicas of different clusters, and not of scrapers that `match` names", async () => {
+    const whole = createStore(() => true);
+    const open = (first: ForcedLabels, second: ForcedLabels) => {
+      const nodes: KubernetesStore["nodes"] = (query, own) =>
+        whole.nodes({ ...query, match: labels.model }, own);
+      const places = [first, second].map((match, at) => {
+        return { backend: `b${at}`, store: { ...whole, nodes }, match, replica: "replica" };
+      });
+      return collect(createFederatedKubernetes(places).nodes(scope, signal));
+    };
+    const refusal = { slug: "not_supported_by_backend", details: { backend: "b0, b1" } };
+    await expect(open({ cluster: "eu" }, { cluster: "us" })).rejects.toMatchObject(refusal);
+    const rows = await collect(whole.nodes(scope, signal));
+    expect(await open({ cluster: "eu", replica: "r1" }, { cluster: "eu", replica: "r2" })).toEqual(rows);
+    expect(await open({ cluster: "eu" }, {})).toEqual(rows);
+  });
+
   test("of replicas the first one's row decides what a filter accepts", async () => {
     // The second one still sees a pod on a node of which the first one knows better.
     const stores = [createStore(() => true), createStore((_, __, time) => time >= base)];

@@ -281,7 +281,9 @@ describe("equal series in two stores", () => {
     const store = createFederatedMetrics(places);
     const refused = store.series({ ...query, tags: {} }, signal);
     await expect(refused).rejects.toMatchObject(refusal);
-    await expect(refused).rejects.toThrow(/several summaries. Ask for count or mean, or for one of them by its tags/);
+    await expect(refused).rejects.toThrow(
+      /several summaries. Ask for count or mean, or for one of them by its tags/,
+    );
     const { tags, values } = requireFirst(await store.series({ ...query, tags: { host: "a" } }, signal));
     expect({ tags, value: values[0] }).toEqual({ tags: { host: "a" }, value: 7 });
     const counted = { ...query, measure: { of: "observations", combine: "count" } as const, tags: {} };

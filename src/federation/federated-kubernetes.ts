@@ -4,21 +4,19 @@
 // Two backends may have a row of one time and name: two scrapers watch one cluster, or two clusters have names in common. Only
 // `replica` says that it is the former, and then the first backend's row counts. Without it the rows are refused.
 //
-// One backend may also have the pods or nodes and another their usage. No row could be put together of what both answer, and the
-// rows of the former would say that nothing is used: they are refused as well.
+// One backend may also have the pods and another their usage. No row could be put together of what both answer, and the rows
+// of the former would say that nothing is used: they are refused as well.
 
-import { isIP } from "node:net";
 import { mapConcurrent } from "../core/async/concurrency.ts";
 import { readOwn, zip } from "../core/collections.ts";
 import { createUnsupportedError, Refused } from "../core/errors.ts";
 import type { NodesRow, PodOverviewRow } from "../core/rows.ts";
-import type { KubernetesStore, NodeFilter, SnapshotQuery } from "../store/kubernetes.ts";
+import type { KubernetesStore } from "../store/kubernetes.ts";
 import {
   compareNodes,
   comparePods,
   createOverviewFilter,
   createPodFilter,
-  isSameHost,
 } from "../store/kubernetes-rules.ts";
 import type { ForcedLabels } from "../store/metrics.ts";
 
@@ -36,7 +34,15 @@ export function createFederatedKubernetes(places: readonly KubernetesPlace[]): K
   // A place's own filter would let the row of another place through where the first one's is left out.
   const filtersHere = places.some(({ replica }) => replica !== undefined);
   return {
-    nodes: (query, signal) => readNodes(places, query, signal),
+    nodes: (query, signal) =>
+      readMerged(places, query.rowLimit, signal, {
+        read: ({ store, match }, own) => store.nodes({ ...query, match }, own),
+        nameOf: nameNode,
+        keyOf: (row) => `${row.timestamp} ${nameNode(row)}`,
+        compareRows: compareNodes,
+        accepts: () => true,
+        hasUsage: createUsageTest(nodeUsage),
+      }),
     pods: (query, signal) =>
       readMerged(places, query.rowLimit, signal, {
         read: ({ store, match }, own) => {
@@ -66,68 +72,6 @@ export function createFederatedKubernetes(places: readonly KubernetesPlace[]): K
   };
 }
 
-async function* readNodes(
-  places: readonly KubernetesPlace[],
-  query: SnapshotQuery & NodeFilter,
-  signal: AbortSignal,
-): AsyncGenerator<readonly NodesRow[]> {
-  const readFrom = (of: SnapshotQuery & NodeFilter) => (place: KubernetesPlace, own: AbortSignal) =>
-    place.store.nodes({ ...of, match: place.match }, own);
-  const merge: RowMerge<NodesRow> = {
-    read: readFrom(query),
-    nameOf: nameNode,
-    keyOf: (row) => `${row.timestamp} ${nameNode(row)}`,
-    compareRows: compareNodes,
-    accepts: () => true,
-    hasUsage,
-    hasState,
-    refuseDivided: refuseDividedNodes,
-  };
-  const rows = readMerged(places, query.rowLimit, signal, merge);
-  if (query.node === undefined) {
-    yield* rows;
-    return;
-  }
-  const held: (readonly NodesRow[])[] = [];
-  for await (const batch of rows) held.push(batch);
-  // Where a row is half of a node, the other half may have a name that the filter leaves out.
-  if (held.flat().some((row) => hasUsage(row) !== hasState(row))) {
-    const whole = { ...merge, read: readFrom({ ...query, node: undefined }) };
-    for await (const _ of readMerged(places, query.rowLimit, signal, whole)) signal.throwIfAborted();
-  }
-  yield* held;
-}
-
-/**
- * A node whose state is in one place and whose usage is in another, under names that one place joins: forms of one host name, or
- * an address. @throws {Refused}
- */
-function refuseDividedNodes(all: readonly PlaceRows<NodesRow>[]): void {
-  const halves = all.flatMap(({ place, rows }) => {
-    const [isUsed, isKnown] = [rows.some(hasUsage), rows.some(hasState)];
-    return rows
-      .filter((row) => hasUsage(row) !== hasState(row))
-      .map((row) => ({ place, row, isUsed, isKnown }));
-  });
-  for (const found of Map.groupBy(halves, ({ row }) => row.timestamp).values()) {
-    const unused = found.filter(({ row }) => hasState(row));
-    const byHost = Map.groupBy(unused, ({ row }) => readHost(row.node_name));
-    const idle = unused.filter(({ isUsed }) => !isUsed);
-    for (const { place, row, isKnown } of found.filter(({ row }) => hasUsage(row))) {
-      const mayBeAny = !isKnown && isIP(row.node_name) !== 0;
-      const owner = (mayBeAny ? idle : (byHost.get(readHost(row.node_name)) ?? [])).find(
-        (one) =>
-          one.place !== place &&
-          one.row.node_name !== row.node_name &&
-          (mayBeAny || isSameHost(one.row.node_name, row.node_name)),
-      );
-      if (owner !== undefined) throw createDividedRowError(owner.place, place, nameNode(owner.row));
-    }
-  }
-}
-
-const readHost = (name: string): string => name.toLowerCase().replace(/\..*/, "");
-
 const podUsage = [
   "cpu_usage_nano_cores",
   "cpu_usage_core_nano_seconds",
@@ -135,14 +79,11 @@ const podUsage = [
   "memory_working_set_bytes",
   "memory_rss_bytes",
 ] as const;
+const nodeUsage = podUsage.filter((name) => name !== "cpu_usage_core_nano_seconds");
 
 function createUsageTest<Name extends string>(names: readonly Name[]) {
   return (row: Readonly<Record<Name, number>>): boolean => names.some((name) => row[name] > 0);
 }
-
-const hasUsage = createUsageTest(podUsage.filter((name) => name !== "cpu_usage_core_nano_seconds"));
-/** Only what the cluster says of its nodes shows whether they are ready. */
-const hasState = ({ phase }: NodesRow): boolean => phase !== 0;
 
 type PodName = Pick<PodOverviewRow, "pod_namespace" | "pod_name">;
 
@@ -164,17 +105,8 @@ interface RowMerge<Row> {
   readonly isNewer?: (row: Row, other: Row) => boolean;
   /** Whether anything is known of what it uses. Absent for rows without usage. */
   readonly hasUsage?: (row: Row) => boolean;
-  /** Whether its state is known. Absent where every row has one. */
-  readonly hasState?: (row: Row) => boolean;
-  /** @throws {Refused} where rows of two places are of one object, under different keys */
-  readonly refuseDivided?: (all: readonly PlaceRows<Row>[]) => void;
   /** The keys of rows that a place would have if it had more than their usage. */
   readonly listOrphans?: (place: KubernetesPlace, signal: AbortSignal) => Promise<readonly string[]>;
-}
-
-interface PlaceRows<Row> {
-  readonly place: KubernetesPlace;
-  readonly rows: readonly Row[];
 }
 
 /** Rows per batch. */
@@ -203,7 +135,6 @@ async function* readMerged<Row>(
     mapConcurrent(places, places.length, listOrphans, signal),
   ]);
   const chosen = chooseRows(places, all, merge);
-  merge.refuseDivided?.(zip(places, all).map(([place, rows]) => ({ place, rows })));
   refuseDividedRows(chosen, zip(places, orphans), merge);
   const rows = [...chosen.values()].map(({ row }) => row);
   const accepted = rows.filter(merge.accepts).sort(merge.compareRows);
@@ -218,29 +149,21 @@ async function* readMerged<Row>(
 function chooseRows<Row>(
   places: readonly KubernetesPlace[],
   all: readonly (readonly Row[])[],
-  merge: RowMerge<Row>,
+  { keyOf, nameOf, isNewer, hasUsage = () => true }: RowMerge<Row>,
 ): ReadonlyMap<string, ChosenRow<Row>> {
-  const { keyOf, nameOf, isNewer, hasUsage = () => true, hasState = () => true } = merge;
   const chosen = new Map<string, ChosenRow<Row>>();
   const withUsage = new Set(places.filter((_, at) => all[at]?.some(hasUsage)));
-  const withState = new Set(places.filter((_, at) => all[at]?.some(hasState)));
-  /** Whether a row has what an earlier place's lacks. @throws {Refused} where its usage or state is all that it has */
-  const isFuller = (row: Row, place: KubernetesPlace, other: ChosenRow<Row>): boolean => {
-    // A replica that has no usage at all is divided from it; else it was not scraped in time.
-    const isUsed = hasUsage(row) && !hasUsage(other.row);
-    if (isUsed && !withUsage.has(other.place)) throw createDividedRowError(other.place, place, nameOf(row));
-    const isKnown = hasState(row) && !hasState(other.row) && !withState.has(other.place);
-    if (isKnown && hasUsage(other.row) && !hasUsage(row))
-      throw createDividedRowError(place, other.place, nameOf(row));
-    return isUsed || isKnown;
-  };
   for (const [place, rows] of zip(places, all)) {
     for (const row of rows) {
       const key = keyOf(row);
       const other = chosen.get(key);
       if (other !== undefined && !areReplicas(other.place, place))
         throw createEqualRowsError([other.place, place], nameOf(row));
-      if (other === undefined || isFuller(row, place, other) || isNewer?.(row, other.row) === true)
+      const isFuller = other !== undefined && hasUsage(row) && !hasUsage(other.row);
+      // A replica that has no usage at all is divided from it; else it was not scraped in time.
+      if (isFuller && !withUsage.has(other.place))
+        throw createDividedRowError(other.place, place, nameOf(row));
+      if (other === undefined || isFuller || isNewer?.(row, other.row) === true)
         chosen.set(key, { row, place });
     }
   }
@@ -292,7 +215,9 @@ function createEqualRowsError(
   object: string,
 ): Refused<"not_supported_by_backend"> {
   const backends = [...new Set(places.map(({ backend }) => backend))].join(", ");
-  const advice = "If both watch one cluster, name the label that distinguishes them in `replica`";
+  const advice = places.some(({ replica }) => replica === undefined)
+    ? "If both watch one cluster, name the label that distinguishes them in `replica`"
+    : "They force different values of one label, as servers of different clusters do";
   return createUnsupportedError(backends, `${object} is in ${backends}. ${advice}`);
 }
 

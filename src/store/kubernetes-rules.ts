@@ -97,13 +97,3 @@ export function createOverviewFilter({ namespaces, text }: OverviewFilter): (row
       row.owner_references.some(({ name }) => holds(name)) ||
       Object.entries(row.labels).some(([key, value]) => holds(`${key}=${value}`)));
 }
-
-const ipAddress = /^\d+(?:\.\d+){3}$/;
-
-/** Whether one name of a node is the other, or the beginning of it up to a dot. */
-export function isSameHost(one: string, other: string): boolean {
-  const [a, b] = [one.toLowerCase(), other.toLowerCase()];
-  if (a === b) return true;
-  if (ipAddress.test(a) || ipAddress.test(b)) return false;
-  return a.startsWith(`${b}.`) || b.startsWith(`${a}.`);
-}

@@ -2,7 +2,7 @@
 // answers are those of one store. And what is refused.
 import { describe, expect, test } from "vitest";
 import { createMemoryKubernetes } from "#resolvers/memory/stores/kubernetes-store.ts";
-import type { NodesRow, PodsRow } from "#src/core/rows.ts";
+import type { PodsRow } from "#src/core/rows.ts";
 import { createFederatedKubernetes } from "#src/federation/federated-kubernetes.ts";
 import type { KubernetesStore } from "#src/store/kubernetes.ts";
 import type { ForcedLabels } from "#src/store/metrics.ts";
@@ -218,75 +218,5 @@ describe("pods in one store and their usage in another", () => {
     expect(await collect(routeByMatch([whole, withOrphans(used)], "replica").pods(anyPod, signal))).toEqual(
       rows,
     );
-  });
-});
-
-describe("nodes in one store and their usage in another", () => {
-  const scope = { match: labels.model, snapshots, rowLimit: 1_000 };
-  const whole = createStore(() => true);
-  const usage = [
-    "cpu_usage_nano_cores",
-    "memory_usage_bytes",
-    "memory_working_set_bytes",
-    "memory_rss_bytes",
-  ];
-  const noUsage = Object.fromEntries(usage.map((name) => [name, 0]));
-  const change = (edit: (row: NodesRow) => NodesRow): KubernetesStore => ({
-    ...whole,
-    async *nodes(query, own) {
-      for await (const rows of whole.nodes({ ...query, node: undefined }, own))
-        yield rows.map(edit).filter((row) => query.node === undefined || row.node_name === query.node);
-    },
-  });
-  const known = (name = (own: string) => own) =>
-    change((row) => ({ ...row, ...noUsage, phase: 2, node_name: name(row.node_name) }));
-  const used = (name = (own: string) => own) =>
-    change((row) => ({ ...row, memory_usage_bytes: 1, phase: 0, node_name: name(row.node_name) }));
-  const longer = (name: string) => `${name}.Example.com`;
-  const toAddress = (name: string) => `10.1.1.${name.charCodeAt(1)}`;
-  const refusal = { slug: "not_supported_by_backend", message: expect.stringContaining("its usage in") };
-
-  test.each([
-    ["a longer name", known(longer), used(), "n1", longer("n1")],
-    ["a shorter name", known(), used(longer), longer("n1"), "n1"],
-    ["an address", known(), used(toAddress), toAddress("n1"), "n1"],
-  ])(
-    "under %s are refused, also where the filter leaves one of them out",
-    async (_, state, other, ...names) => {
-      for (const replica of ["replica", undefined])
-        for (const node of [undefined, ...names])
-          for (const stores of [
-            [state, other],
-            [other, state],
-          ]) {
-            const nodes = routeByMatch(stores, replica).nodes({ ...scope, node }, signal);
-            await expect(collect(nodes)).rejects.toMatchObject(refusal);
-          }
-    },
-  );
-
-  test("of replicas are refused, whichever is named first", async () => {
-    for (const stores of [
-      [known(), used()],
-      [used(), known()],
-    ])
-      await expect(collect(routeByMatch(stores, "replica").nodes(scope, signal))).rejects.toMatchObject(
-        refusal,
-      );
-    const rows = await collect(whole.nodes(scope, signal));
-    expect(await collect(routeByMatch([whole, used()], "replica").nodes(scope, signal))).toEqual(rows);
-  });
-
-  test("are answered where names are of different machines, or other nodes have usage", async () => {
-    const machine = used((name) => `db-${name}`);
-    const read = (...stores: readonly KubernetesStore[]) =>
-      collect(routeByMatch(stores).nodes(scope, signal));
-    const [nodes, machines] = [
-      await collect(known().nodes(scope, signal)),
-      await collect(machine.nodes(scope, signal)),
-    ];
-    expect(await read(known(), machine)).toHaveLength(nodes.length + machines.length);
-    const down = change((row) => (row.node_name === "n1" ? { ...row, ...noUsage, phase: 4 } : row));
-    expect(await read(down, used(toAddress))).toHaveLength(nodes.length + machines.length);
   });
 });

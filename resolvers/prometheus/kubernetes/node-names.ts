@@ -1,7 +1,6 @@
 // Finds the node that a series is about. Three parties name a node differently: the cluster (`node`), the machine itself
 // (`node_uname_info`, `windows_os_hostname`) and the scraper (`instance`). The cluster's names win. Host names differ in
 // length too: `ip-10-0-0-7` and `ip-10-0-0-7.ec2.internal` are one node, unless another one could be meant.
-import { isSameHost } from "../../../src/store/kubernetes-rules.ts";
 import { metricName } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import { readLabel } from "../counters/series-reader.ts";
@@ -150,4 +149,14 @@ function findSameHost(byHost: ReadonlyMap<string, readonly string[]>, name: stri
 /** The first label of the host name, in lower case: Windows writes its own in capitals. */
 function toHostKey(name: string): string {
   return name.toLowerCase().replace(/\..*/, "");
+}
+
+const address = /^\d+(?:\.\d+){3}$/;
+
+/** Whether one is the other, or the beginning of it up to a dot. */
+export function isSameHost(one: string, other: string): boolean {
+  const [a, b] = [one.toLowerCase(), other.toLowerCase()];
+  if (a === b) return true;
+  if (address.test(a) || address.test(b)) return false;
+  return a.startsWith(`${b}.`) || b.startsWith(`${a}.`);
 }

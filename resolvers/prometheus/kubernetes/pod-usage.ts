@@ -3,7 +3,6 @@
 // only have names.
 import type { Buckets, PodsRow } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { isSameHost } from "../../../src/store/kubernetes-rules.ts";
 import { metricName } from "../client/promql.ts";
 import type { Labels, SampleSeries } from "../client/response-scanner.ts";
 import { readLabel } from "../counters/series-reader.ts";
@@ -18,6 +17,7 @@ import {
   podSources,
 } from "./metric-sources.ts";
 import { type RestartSamples, sumTraffic } from "./network.ts";
+import { isSameHost } from "./node-names.ts";
 import { readDiskCapacities } from "./node-usage.ts";
 import type { OtelPodQueryName } from "./otel.ts";
 import { formatPodKey, type PodSnapshot } from "./pod-state.ts";

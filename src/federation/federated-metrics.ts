@@ -106,7 +106,8 @@ const partSuffixes = ["_count", "_sum", "_bucket"];
 
 /**
  * A source makes one metric of the parts of a histogram or summary, if it has enough of them; the parts that are alone are metrics
- * of their own. @throws {Refused} where one place has the metric, and another one of `others` has parts of it alone
+ * of their own. A gauge is none of them, whatever its name. @throws {Refused} where one place has the metric, and another one of
+ * `others` has parts of it alone
  */
 async function refuseDividedFamily(
   others: readonly MetricPlace[],
@@ -117,14 +118,17 @@ async function refuseDividedFamily(
 ): Promise<void> {
   const suffix = partSuffixes.find((one) => metric.endsWith(one));
   const family = suffix === undefined ? metric : metric.slice(0, -suffix.length);
-  if (type !== "measurement" && suffix === undefined) return;
+  if (type === "gauge" || (type === "counter" && suffix === undefined)) return;
   await askAll(others, signal, async (place, own) => {
     const names = new Set(await place.store.names(place.match, own));
-    const part = partSuffixes.map((one) => metric + one).find((name) => names.has(name));
-    if (type === "measurement" && part !== undefined)
-      throw createDividedFamilyError(metric, holders, part, [place]);
+    const findType = (name: string) => place.store.type(place.match, name, own);
+    const parts = type === "measurement" ? partSuffixes.map((one) => metric + one) : [];
+    for (const part of parts.filter((name) => names.has(name))) {
+      if ((await findType(part)) === "counter")
+        throw createDividedFamilyError(metric, holders, part, [place]);
+    }
     if (suffix === undefined || !names.has(family)) return;
-    if ((await place.store.type(place.match, family, own)) === "measurement")
+    if ((await findType(family)) === "measurement")
       throw createDividedFamilyError(family, [place], metric, holders);
   });
 }

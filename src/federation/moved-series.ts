@@ -1,7 +1,7 @@
 // Counters that have moved between places that name no replica. What a series has grown since its last sample in its place
 // may have been counted in another place meanwhile, or the series seems new and is not.
 import { mapConcurrent } from "../core/async/concurrency.ts";
-import { zip } from "../core/collections.ts";
+import { requireFirst, zip } from "../core/collections.ts";
 import type { Buckets, Measure } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { CounterSamples } from "../metrics/samples.ts";
@@ -34,18 +34,36 @@ async function refuseComeSeries(
   const { start } = query.buckets;
   for (const place of all) {
     const open = place.found.filter((member) => isOpen(member, start)).map(({ tags }) => tags);
-    if (open.length === 0) continue;
-    const keys = new Set(open.flatMap((tags) => place.listKeys(tags)));
-    const only = open.map(place.dropForced);
-    const others = all.filter((other) => other !== place);
-    const find = (other: PlaceMembers, own: AbortSignal) =>
-      other.members.findHeldBefore(toPastQuery(other, query), start, only, own);
-    const held = await mapConcurrent(others, others.length, find, signal);
-    for (const [other, tags] of zip(others, held)) {
-      const moved = tags.find((one) => other.listKeys(one).some((key) => keys.has(key)));
-      if (moved !== undefined) throw createEqualSeriesError([other, place], query.metric, moved);
-    }
+    const [moved] = await findInOthers(all, place, open, query, signal);
+    if (moved !== undefined) throw createEqualSeriesError([moved.place, place], query.metric, moved.tags);
   }
+}
+
+interface PlacedSeries {
+  readonly place: PlaceMembers;
+  readonly tags: Tags;
+}
+
+/** Which of these series of a place another one had at any time before the buckets, as it has them there. */
+async function findInOthers(
+  all: readonly PlaceMembers[],
+  place: PlaceMembers,
+  series: readonly Tags[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<readonly PlacedSeries[]> {
+  if (series.length === 0) return [];
+  const keys = new Set(series.flatMap(place.listKeys));
+  const only = series.map(place.dropForced);
+  const others = all.filter((other) => other !== place);
+  const find = (other: PlaceMembers, own: AbortSignal) =>
+    other.members.findHeldBefore(toPastQuery(other, query), query.buckets.start, only, own);
+  const held = await mapConcurrent(others, others.length, find, signal);
+  return zip(others, held).flatMap(([other, found]) =>
+    found
+      .filter((tags) => other.listKeys(tags).some((key) => keys.has(key)))
+      .map((tags) => ({ place: other, tags })),
+  );
 }
 
 /** Whether the place knows no sample of it shortly before the buckets. */
@@ -68,9 +86,7 @@ export function listParts(member: SeriesMember): readonly CounterSamples[] {
 // ---- Series that come back -----------------------------------------------------------------------------------------
 
 /** The last sample before the buckets of a series in one place. */
-interface SeriesEnd {
-  readonly place: PlaceMembers;
-  readonly tags: Tags;
+interface SeriesEnd extends PlacedSeries {
   readonly time: Millis;
 }
 
@@ -90,11 +106,9 @@ async function refuseReturnedSeries(
   const near = await readEnds(all, query, { from: reach, to: 0 }, undefined, signal);
   const nearKeys = new Set(near.map(formatOwnKey));
   const away = held.filter((one) => !nearKeys.has(formatOwnKey(one)));
-  const only = away.map(({ place, tags }) => place.dropForced(tags));
+  const only = lookBack === reach ? [] : await listDoubtful(all, away, query, signal);
   const far =
-    only.length === 0 || lookBack === reach
-      ? []
-      : await readEnds(all, query, { from: lookBack, to: reach }, only, signal);
+    only.length === 0 ? [] : await readEnds(all, query, { from: lookBack, to: reach }, only, signal);
   const ends = [...far, ...near];
   const endOf = new Map(ends.map((end) => [formatOwnKey(end), end.time]));
   const endsByKey = Map.groupBy(
@@ -109,7 +123,27 @@ async function refuseReturnedSeries(
   }
 }
 
-function formatOwnKey({ place, tags }: Pick<SeriesEnd, "place" | "tags">): string {
+/**
+ * The series that another place had as well, as their tags in all places. The samples of the others would say nothing, and after
+ * a server was down these are all of its series.
+ */
+async function listDoubtful(
+  all: readonly PlaceMembers[],
+  away: readonly PlacedSeries[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+): Promise<readonly Tags[]> {
+  const doubtful: Tags[] = [];
+  for (const place of all) {
+    const own = away.filter((one) => one.place === place).map(({ tags }) => tags);
+    const found = await findInOthers(all, place, own, query, signal);
+    const keys = new Set(found.flatMap(({ place: other, tags }) => other.listKeys(tags)));
+    doubtful.push(...own.filter((tags) => place.listKeys(tags).some((key) => keys.has(key))));
+  }
+  return doubtful.map((tags) => requireFirst(all).dropForced(tags));
+}
+
+function formatOwnKey({ place, tags }: PlacedSeries): string {
   return `${place.backend} ${formatTagsKey(tags)}`;
 }
 

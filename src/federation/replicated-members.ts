@@ -183,25 +183,35 @@ interface KeyedStream {
   readonly keys: readonly string[];
 }
 
-/** Groups streams that have a key in common. @throws {Refused} where one has keys of two groups */
+/** Groups streams that have a key in common. @throws {Refused} where one has keys of two groups, and not all are of one place */
 function collectByKeys(streams: readonly KeyedStream[], metric: string): readonly StreamGroup[] {
   const groups = new Set<StreamGroup>();
   const groupOf = new Map<string, StreamGroup>();
   for (const { stream, keys } of streams.toSorted((a, b) => a.keys.length - b.keys.length)) {
     const found = new Set(keys.flatMap((key) => groupOf.get(key) ?? []));
-    const [group = { keys, streams: [] }] = found;
+    const all = [...found].flatMap(({ streams }) => streams);
+    if (found.size > 1 && all.some(({ place }) => place !== stream.place))
+      throw createUnclearSeriesError([stream, ...all], metric);
+    const free = { keys: keys.filter((key) => !groupOf.has(key)), streams: [] };
+    const [only = free] = found;
+    const group = found.size > 1 ? (findSameSeries(found, stream) ?? free) : only;
+    const known = new Set(group.keys);
     const joined = {
-      keys: group.keys.filter((key) => keys.includes(key)),
+      keys: keys.filter((key) => known.has(key)),
       streams: [...group.streams, stream],
     };
-    const all = [...found].flatMap((one) => one.streams);
-    if (found.size > 1) throw createUnclearSeriesError([stream, ...all], metric);
     groups.delete(group);
     groups.add(joined);
     for (const key of group.keys) groupOf.delete(key);
     for (const key of joined.keys) groupOf.set(key, joined);
   }
   return [...groups];
+}
+
+/** In one place, series with other tags are others. */
+function findSameSeries(groups: Iterable<StreamGroup>, { tags }: Stream): StreamGroup | undefined {
+  const key = formatTagsKey(tags);
+  return [...groups].find(({ streams }) => streams.some((stream) => formatTagsKey(stream.tags) === key));
 }
 
 function createUnclearSeriesError(

@@ -13,28 +13,16 @@ export interface IdentifiedPlace extends MetricPlace {
 }
 
 export function identifyPlaces(places: readonly MetricPlace[]): readonly IdentifiedPlace[] {
-  const valuesOf = collectForcedValues(places);
+  const forced = places.map((place) => dropReplica(place, place.match));
+  const labels = new Set(forced.flatMap(Object.keys));
   const dropForced = (tags: Tags): Tags =>
-    Object.fromEntries(Object.entries(tags).filter(([key]) => !valuesOf.has(key)));
+    Object.fromEntries(Object.entries(tags).filter(([key]) => !labels.has(key)));
+  // As it is in each place that could have it: one key for each place at most, however many labels they force.
   const listKeys = (place: MetricPlace, tags: Tags): readonly string[] => {
-    let forms: readonly Tags[] = [dropReplica(place, { ...place.match, ...tags })];
-    for (const [label, values] of valuesOf) {
-      forms = forms.flatMap((form) =>
-        Object.hasOwn(form, label) ? form : [...values].map((value) => ({ ...form, [label]: value })),
-      );
-    }
-    return forms.map(formatTagsKey);
+    const own = dropReplica(place, { ...place.match, ...tags });
+    return [...new Set(forced.map((others) => formatTagsKey({ ...others, ...own })))];
   };
   return places.map((place) => ({ ...place, listKeys: (tags) => listKeys(place, tags), dropForced }));
-}
-
-function collectForcedValues(places: readonly MetricPlace[]): ReadonlyMap<string, ReadonlySet<string>> {
-  const valuesOf = new Map<string, Set<string>>();
-  for (const place of places) {
-    for (const [label, value] of Object.entries(dropReplica(place, place.match)))
-      valuesOf.set(label, (valuesOf.get(label) ?? new Set()).add(value));
-  }
-  return valuesOf;
 }
 
 /** Finds the series that the query selects in any place, also by tags that this place forces. */

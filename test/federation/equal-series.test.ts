@@ -3,7 +3,9 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
+import { requireFirst } from "#src/core/collections.ts";
 import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
+import { identifyPlaces } from "#src/federation/series-identity.ts";
 import type { ForcedLabels, MetricStore, SeriesQuery } from "#src/store/metrics.ts";
 import { measures } from "../conformance/metrics.ts";
 import { sampleRuns } from "../support/law-runs.ts";
@@ -134,6 +136,29 @@ async function readGrowth(store: MetricStore, tags: SeriesQuery["tags"] = {}) {
   return found.map(({ tags, values }) => ({ tags, grown: values[0] }));
 }
 
+test("after a server was down, no more is read of series that no other had", async () => {
+  const store = federate([
+    { match: {}, series: [{ host: "a" }], to: -10 },
+    { match: {}, series: [{ host: "b" }] },
+  ]);
+  expect(await readGrowth(store)).toEqual([{ tags: {}, grown: 10 }]);
+  const steps: number[] = [];
+  const back = ["a", "b"].map((host, at) => {
+    const own = createMemoryMetrics("m");
+    const append = own.append("x", "counter", "value", { host });
+    for (let n = -60; n < 60; n++) if (at === 1 || n < -20 || n >= 1) append(start + n * minute, 1_000 + n);
+    const { members } = own;
+    if (members === undefined) throw new Error("no members");
+    const readRaw: typeof members.readRaw = (query, signal) => {
+      steps.push(query.buckets.step);
+      return members.readRaw(query, signal);
+    };
+    return { backend: `b${at}`, store: { ...own, members: { ...members, readRaw } }, match: {} };
+  });
+  expect(await readGrowth(createFederatedMetrics(back))).toEqual([{ tags: {}, grown: 40 }]);
+  expect(new Set(steps)).toEqual(new Set([5 * minute]));
+});
+
 const refusal = { slug: "not_supported_by_backend" };
 
 describe("a label that places force", () => {
@@ -179,6 +204,24 @@ describe("a label that places force", () => {
         await expect(readGrowth(federate(list, replica))).rejects.toMatchObject(refusal);
     const lone = [both, { ...forced, series: [{ host: "b" }] }];
     expect(await readGrowth(federate(lone, "replica"))).toEqual([{ tags: {}, grown: 30 }]);
+  });
+
+  test("may be missing in a place whose other series have it, with several values", async () => {
+    const scraped = ["r1", "r2"].map((replica) => ({ host: "a", replica }));
+    const own = [...scraped, { host: "a", zone: "eu" }, { host: "a", zone: "us" }];
+    const others = ["eu", "us"].map((zone) => ({ match: { zone }, series: [{ host: "b" }] }));
+    const store = federate([{ match: {}, series: own }, ...others], "replica");
+    expect(await readGrowth(store)).toEqual([{ tags: {}, grown: 50 }]);
+  });
+
+  test("has one key in each place at most, however many labels they force", () => {
+    const places = Array.from({ length: 10 }, (_, n) => ({
+      backend: `b${n}`,
+      store: createMemoryMetrics("m"),
+      match: { zone: `z${n}`, stage: `s${n}`, team: `t${n}`, cell: `c${n}` },
+    }));
+    const [plain] = identifyPlaces([{ ...requireFirst(places), match: {} }, ...places]);
+    expect(plain?.listKeys({ host: "a" }).length).toBe(11);
   });
 
   test("and by which the other place is asked still tells what has moved from where it is none", async () => {

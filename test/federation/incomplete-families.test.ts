@@ -154,6 +154,19 @@ describe("parts of histograms that are divided over servers", () => {
     },
   );
 
+  test("are none of what another server has as a gauge of such a name", async () => {
+    const counts = grow("x_seconds_count", 10, { host: "h3" });
+    const falling = {
+      ...counts,
+      samples: counts.samples.map(([time, value]): [number, number] => [time, -value]),
+    };
+    const store = await openServers([whole, [falling]]);
+    expect(await store.read("x_seconds", observed("count"))).toEqual([[40, 40]]);
+    expect(await store.type("x_seconds_count")).toBe("gauge");
+    const last: Measure = { of: "samples", combine: "last" };
+    expect(await store.read("x_seconds_count", last)).toHaveLength(1);
+  });
+
   test("are refused by the names of both servers", async () => {
     const store = await openServers([whole, keep("h2", ["count"])]);
     for (const name of ["x_seconds", "x_seconds_count"])

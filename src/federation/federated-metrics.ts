@@ -97,7 +97,8 @@ async function findHolders(
   const [only] = types;
   const type = types.size === 1 && only !== undefined ? only : "gauge";
   const others = places.filter(({ backend }) => !holders.some((holder) => holder.backend === backend));
-  if (holders.length > 0) await refuseDividedFamily(others, holders, metric, type, signal);
+  const isOwnGauge = type === "gauge" && declared.length > 0;
+  if (holders.length > 0 && !isOwnGauge) await refuseDividedFamily(others, holders, metric, type, signal);
   return holders.map((holder) => ({ ...holder, type }));
 }
 
@@ -106,7 +107,7 @@ const partSuffixes = ["_count", "_sum", "_bucket"];
 
 /**
  * A source makes one metric of the parts of a histogram or summary, if it has enough of them; the parts that are alone are metrics
- * of their own. A gauge is none of them, whatever its name. @throws {Refused} where one place has the metric, and another one of
+ * of their own. A declared gauge is none of them, whatever its name; a part that restarted seems to be one. @throws {Refused} where one place has the metric, and another one of
  * `others` has parts of it alone
  */
 async function refuseDividedFamily(
@@ -118,14 +119,15 @@ async function refuseDividedFamily(
 ): Promise<void> {
   const suffix = partSuffixes.find((one) => metric.endsWith(one));
   const family = suffix === undefined ? metric : metric.slice(0, -suffix.length);
-  if (type === "gauge" || (type === "counter" && suffix === undefined)) return;
+  if (type !== "measurement" && suffix === undefined) return;
   await askAll(others, signal, async (place, own) => {
     const names = new Set(await place.store.names(place.match, own));
     const findType = (name: string) => place.store.type(place.match, name, own);
     const parts = type === "measurement" ? partSuffixes.map((one) => metric + one) : [];
     for (const part of parts.filter((name) => names.has(name))) {
-      if ((await findType(part)) === "counter")
-        throw createDividedFamilyError(metric, holders, part, [place]);
+      const mayBePart =
+        (await findType(part)) !== "gauge" || (await place.store.isTypeGuessed?.(place.match, part, own));
+      if (mayBePart === true) throw createDividedFamilyError(metric, holders, part, [place]);
     }
     if (suffix === undefined || !names.has(family)) return;
     if ((await findType(family)) === "measurement")

@@ -194,7 +194,7 @@ function collectByKeys(streams: readonly KeyedStream[], metric: string): readonl
       throw createUnclearSeriesError([stream, ...all], metric);
     const free = { keys: keys.filter((key) => !groupOf.has(key)), streams: [] };
     const [only = free] = found;
-    const group = found.size > 1 ? (findSameSeries(found, stream) ?? free) : only;
+    const group = found.size > 1 ? (findSameSeries(groups, stream) ?? free) : only;
     const known = new Set(group.keys);
     const joined = {
       keys: keys.filter((key) => known.has(key)),
@@ -209,9 +209,10 @@ function collectByKeys(streams: readonly KeyedStream[], metric: string): readonl
 }
 
 /** In one place, series with other tags are others. */
-function findSameSeries(groups: Iterable<StreamGroup>, { tags }: Stream): StreamGroup | undefined {
+function findSameSeries(groups: Iterable<StreamGroup>, { place, tags }: Stream): StreamGroup | undefined {
   const key = formatTagsKey(tags);
-  return [...groups].find(({ streams }) => streams.some((stream) => formatTagsKey(stream.tags) === key));
+  const isSame = (one: Stream): boolean => one.place === place && formatTagsKey(one.tags) === key;
+  return [...groups].find(({ streams }) => streams.some(isSame));
 }
 
 function createUnclearSeriesError(

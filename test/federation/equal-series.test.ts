@@ -214,14 +214,26 @@ describe("a label that places force", () => {
     expect(await readGrowth(store)).toEqual([{ tags: {}, grown: 50 }]);
   });
 
-  test("has one key in each place at most, however many labels they force", () => {
+  test("may be missing beside a label of a third place", async () => {
+    const places = [
+      { match: {}, series: [{ host: "a" }] },
+      { match: { zone: "eu" }, series: [{ host: "a", team: "x" }] },
+      { match: { team: "x" }, series: [{ host: "b" }] },
+    ];
+    await expect(readGrowth(federate(places))).rejects.toMatchObject(refusal);
+    expect(await readGrowth(federate(places, "replica"))).toEqual([{ tags: {}, grown: 20 }]);
+  });
+
+  test("is refused where others force very many combinations of what is missing", () => {
     const places = Array.from({ length: 10 }, (_, n) => ({
       backend: `b${n}`,
       store: createMemoryMetrics("m"),
       match: { zone: `z${n}`, stage: `s${n}`, team: `t${n}`, cell: `c${n}` },
     }));
     const [plain] = identifyPlaces([{ ...requireFirst(places), match: {} }, ...places]);
-    expect(plain?.listKeys({ host: "a" }).length).toBe(11);
+    expect(() => plain?.listKeys({ host: "a" })).toThrow("zone, stage, team, cell");
+    const named = { host: "a", zone: "z1", stage: "s1" };
+    expect(plain?.listKeys(named)).toHaveLength(100);
   });
 
   test("and by which the other place is asked still tells what has moved from where it is none", async () => {

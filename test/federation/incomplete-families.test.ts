@@ -1,6 +1,7 @@
 // Histograms and summaries of which one server has parts that the other lacks: what the tags select is answered or refused, whatever
 // else the servers have.
 import { afterEach, describe, expect, test } from "vitest";
+import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
 import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
@@ -154,17 +155,25 @@ describe("parts of histograms that are divided over servers", () => {
     },
   );
 
-  test("are none of what another server has as a gauge of such a name", async () => {
+  test("are none of what another server declares as a gauge of such a name", async () => {
+    const [timed, gauged] = [createMemoryMetrics("a"), createMemoryMetrics("b")];
+    timed.append("x", "summary", "count", { host: "h1" })(base, 1);
+    gauged.append("x_count", "gauge", "value", { host: "h2" })(base, 7);
+    const store = createFederatedMetrics([
+      { backend: "a", store: timed, match: {} },
+      { backend: "b", store: gauged, match: {} },
+    ]);
+    const signal = AbortSignal.timeout(60_000);
+    expect(await store.type({}, "x", signal)).toBe("measurement");
+    expect(await store.type({}, "x_count", signal)).toBe("gauge");
+  });
+
+  test("are refused also where they restarted, and seem to be gauges", async () => {
     const counts = grow("x_seconds_count", 10, { host: "h3" });
-    const falling = {
-      ...counts,
-      samples: counts.samples.map(([time, value]): [number, number] => [time, -value]),
-    };
-    const store = await openServers([whole, [falling]]);
-    expect(await store.read("x_seconds", observed("count"))).toEqual([[40, 40]]);
-    expect(await store.type("x_seconds_count")).toBe("gauge");
-    const last: Measure = { of: "samples", combine: "last" };
-    expect(await store.read("x_seconds_count", last)).toHaveLength(1);
+    const samples = counts.samples.map(([time, value], n) => [time, n < 9 ? value : value - 90] as const);
+    const store = await openServers([whole, [{ ...counts, samples }]]);
+    for (const name of ["x_seconds", "x_seconds_count"])
+      await expect(store.type(name)).rejects.toMatchObject(refused);
   });
 
   test("are refused by the names of both servers", async () => {

@@ -1,4 +1,6 @@
 // Requests that cost much for their size: each as large as a body may be, and as unfavourable as its kind can be.
+import { bodyLimitBytes } from "#src/intake/intake.ts";
+
 const mebibyte = 1_048_576;
 
 export interface Attack {
@@ -53,22 +55,28 @@ const queryBytes = 65_536;
 const fillQuery = (unit: string) => unit.repeat(Math.floor(queryBytes / unit.length));
 const headerRoom = 7_000;
 
-const shapes: Readonly<Record<string, string>> = {
-  "brackets that open": "[".repeat(mebibyte - 10),
-  "brackets that close": `${"[".repeat(half)}${"]".repeat(half)}`,
-  "objects within objects": `${'{"a":'.repeat(half / 3)}1${"}".repeat(half / 3)}`,
-  "empty objects": `[${fill(() => "{}")}]`,
-  "empty arrays": `[${fill(() => "[]")}]`,
-  numbers: `[${fill(() => "1")}]`,
-  "long numbers": `[${fill((n) => `1.${n}234567890123e-300`)}]`,
-  "different keys": `{${fill((n) => `"k${n}":1`)}}`,
-  "numeric keys": `{${fill((n) => `"${n * 7_919}":1`)}}`,
-  "equal keys": `{${fill(() => '"a":1')}}`,
-  "different shapes": `[${fill((n) => `{"x${n}":1}`)}]`,
-  "short texts": `[${fill((n) => `"t${n}"`)}]`,
-  "escaped texts": `["${"\\u0041".repeat(Math.floor(half / 3))}"]`,
-  "blanks before the end": `[${" ".repeat(mebibyte - 10)}`,
-};
+/** JSON texts that cost much, none longer than that. */
+function buildShapes(length: number): Readonly<Record<string, string>> {
+  const half = length / 2 - 1_000;
+  const fillShape = (unit: (n: number) => string) => fill(unit, length - 1_000);
+  return {
+    "brackets that open": "[".repeat(length - 10),
+    "brackets that close": `${"[".repeat(half)}${"]".repeat(half)}`,
+    "objects within objects": `${'{"a":'.repeat(half / 3)}1${"}".repeat(half / 3)}`,
+    "empty objects": `[${fillShape(() => "{}")}]`,
+    "empty arrays": `[${fillShape(() => "[]")}]`,
+    numbers: `[${fillShape(() => "1")}]`,
+    "long numbers": `[${fillShape((n) => `1.${n}234567890123e-300`)}]`,
+    "different keys": `{${fillShape((n) => `"k${n}":1`)}}`,
+    "numeric keys": `{${fillShape((n) => `"${n * 7_919}":1`)}}`,
+    "equal keys": `{${fillShape(() => '"a":1')}}`,
+    "different shapes": `[${fillShape((n) => `{"x${n}":1}`)}]`,
+    "short texts": `[${fillShape((n) => `"t${n}"`)}]`,
+    "escaped texts": `["${"\\u0041".repeat(Math.floor(half / 3))}"]`,
+    "blanks before the end": `[${" ".repeat(length - 10)}`,
+  };
+}
+const shapes = buildShapes(mebibyte);
 
 export const attacks: Readonly<Record<string, Attack>> = {
   ...Object.fromEntries(
@@ -264,3 +272,14 @@ export const attacks: Readonly<Record<string, Attack>> = {
     },
   },
 };
+
+/** Bodies of front-end error reports: one number keeps its spelling, beside a part that costs much. */
+export const reports: Readonly<Record<string, string>> = Object.fromEntries(
+  Object.entries(buildShapes(bodyLimitBytes - 100)).flatMap(([name, shape]) => {
+    const report = { timestamp: 1, namespace: "frontend", error: { name: "E" } };
+    return [
+      [name, withRaw(report, "other", `[1e1,${shape}]`)],
+      [`tags: ${name}`, withRaw(report, "tags", shape.replace(/:1/, ":1e1"))],
+    ];
+  }),
+);

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type AttackedServer, startAttackedServer, token } from "../support/attacked-server.ts";
 import { largeQueries } from "./large-queries.ts";
 import { long } from "./seeded-generator.ts";
-import { type Attack, attacks } from "./stall-attacks.ts";
+import { type Attack, attacks, reports } from "./stall-attacks.ts";
 
 /** Each is tried so often one after the other; the first tries compile what they run. */
 const tries = long ? 20 : 2;
@@ -26,6 +26,15 @@ async function attack({ method, path, body, headers = {} }: Attack): Promise<num
     ...(body !== undefined && { body }),
   };
   const answer = await fetch(`http://127.0.0.1:${server.port}${path}`, init);
+  await answer.arrayBuffer();
+  return answer.status;
+}
+
+async function sendReport(body: string): Promise<number> {
+  const answer = await fetch(`http://127.0.0.1:${server.intakePort}/errors?api_key=key`, {
+    method: "POST",
+    body,
+  });
   await answer.arrayBuffer();
   return answer.status;
 }
@@ -63,6 +72,20 @@ test(`no request of ${chosen.length} kinds stalls the event loop in ${tries} tri
   // Some tries more or less show in so little memory.
   if (long) expect(after / before).toBeLessThan(1.1);
 }, 1_200_000);
+
+test("no front-end error report stalls the event loop", async () => {
+  // The first ones compile what they run.
+  for (const body of Object.values(reports)) await sendReport(body);
+  await server.measure();
+  const stalled: string[] = [];
+  for (const [name, body] of Object.entries(reports)) {
+    const found = await countStalls(name, async () => {
+      for (let n = 0; n < tries; n += 1) expect(await sendReport(body), name).toBe(200);
+    });
+    stalled.push(...found);
+  }
+  expect(stalled).toEqual([]);
+}, 300_000);
 
 test("no burst of large queries stalls the event loop, and their trees are not kept", async () => {
   const burst = long ? 30 : 5;

@@ -84,7 +84,7 @@ describe("reading a report", () => {
     });
     const depth = 60_000;
     const deep = `{"n":1.0,"deep":${"[".repeat(depth)}${"]".repeat(depth)}}`;
-    expect(readReport(body.replace(numbers, deep))?.tags).toMatchObject({ n: "1" });
+    expect(readReport(body.replace(numbers, deep))?.tags).toMatchObject({ n: "1.0" });
   });
 
   test("splits a backtrace of one text into lines", () => {

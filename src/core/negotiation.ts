@@ -39,9 +39,12 @@ export function isMediaTypeNamed(accept: string | null, mediaType: string): bool
   return (readWeights(accept).get(mediaType) ?? 0) > 0;
 }
 
-/** Whether a client takes an answer in this form; the range that names it most closely tells. */
+/**
+ * Whether a client takes an answer in this form; the range that names it most closely tells. An empty header is as none, and a
+ * weight that cannot be read refuses nothing: clients with one would else get no answer at all.
+ */
 export function isMediaTypeAccepted(accept: string | null, mediaType: `${string}/${string}`): boolean {
-  const weights = readWeights(accept ?? "*/*");
+  const weights = readWeights(accept?.trim() || "*/*", 1);
   const [kind] = mediaType.split("/", 1);
   return (weights.get(mediaType) ?? weights.get(`${kind}/*`) ?? weights.get("*/*") ?? 0) > 0;
 }
@@ -50,9 +53,9 @@ export function isMediaTypeAccepted(accept: string | null, mediaType: `${string}
 export function isPartialAccepted(accept: string | null): boolean {
   return (accept ?? "").split(",").some((range) => {
     const [type, ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
-    const isRefused = readRange(range)[1] === 0;
+    const isTaken = (readRange(range)[1] ?? 0) > 0;
     const isAllowed = parameters.some((parameter) => /^partial=("?)allow\1$/.test(parameter));
-    return type === "application/json" && isAllowed && !isRefused;
+    return type === "application/json" && isAllowed && isTaken;
   });
 }
 
@@ -82,13 +85,17 @@ export function chooseCoding<Name extends string>(
   return { name: best, isPlainRefused: plain === 0 };
 }
 
-function readWeights(accept: string | null): ReadonlyMap<string, number> {
-  return new Map((accept ?? "").split(",").map(readRange));
+/** A range whose weight cannot be read has the weight `unreadable`, or is left out. */
+function readWeights(accept: string | null, unreadable?: number): ReadonlyMap<string, number> {
+  const ranges = (accept ?? "").split(",").map(readRange);
+  return new Map(
+    ranges.flatMap(([type, weight = unreadable]) => (weight === undefined ? [] : [[type, weight] as const])),
+  );
 }
 
-/** What cannot be read has no name. There are clients that write `.2`, as Java does, or more than three digits. */
-function readRange(range: string): [type: string, weight: number] {
+/** There are clients that write `.2`, as Java does, or more than three digits. */
+function readRange(range: string): readonly [type: string, weight: number | undefined] {
   const [type = "", ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
   const weight = parameters.find((parameter) => parameter.startsWith("q="))?.slice(2) ?? "1";
-  return /^(?:0?\.\d+|0\.?|1(?:\.0*)?)$/.test(weight) ? [type, Number(weight)] : ["", 0];
+  return [type, /^(?:0?\.\d+|0\.?|1(?:\.0*)?)$/.test(weight) ? Number(weight) : undefined];
 }

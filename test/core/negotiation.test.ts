@@ -59,7 +59,13 @@ test.each<[accept: string | null, type: string | undefined]>([
   // Java's HttpURLConnection, where nothing else is said.
   ["text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", json],
   [`${json};q=0.33333`, json],
-  [`${json};q=., ${own};q=`, undefined],
+  // What cannot be read names none, and refuses none.
+  ["", json],
+  ["  ", json],
+  [`${json};q=1.5`, json],
+  [`${own};q=2`, own],
+  [`${json};q=., ${own};q=`, json],
+  [`${json};q=2, ${own}`, own],
   ["text/html", undefined],
 ])("GraphQL answers Accept: %s as %s", (accept, type) => {
   expect(chooseGraphqlType(accept)).toBe(type);

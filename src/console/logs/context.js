@@ -52,11 +52,12 @@ async function requestContext(line, site, count, signal) {
       signal,
     );
   const shift = (/** @type {number} */ millis) => new Date(Date.parse(timestamp) + millis).toISOString();
-  // A page has all lines of its last millisecond. The line may have any number of others in its own.
+  // A page has all lines of its last millisecond. The line may have any number of others in its own, whose further digits may
+  // tell a part of the millisecond and no time.
   /** @type {readonly (readonly Line[])[]} */
   const [before = [], beside = [], after = []] = await Promise.all([
     ask("DESC", { to: shift(-1) }),
-    ask("ASC", { from: timestamp, to: timestamp }),
+    ask("ASC", { from: shift(0), to: shift(0) }),
     ask("ASC", { from: shift(1) }),
   ]);
   const all = [...before.toReversed(), ...beside, ...after];

@@ -7,7 +7,11 @@
  * }} Line
  */
 
-/** What tells a line from others. An id alone may stand twice, as the API has it. @param {Line} line */
+/**
+ * What tells a line from others. An id alone may stand twice, as the API has it. Digits behind the millisecond may number its
+ * parts, which another page makes differently.
+ * @param {Line} line
+ */
 export function formatLineKey({ source_id, id, timestamp }) {
-  return `${source_id} ${id} ${timestamp}`;
+  return `${source_id} ${id} ${timestamp.slice(0, 23)}Z`;
 }

@@ -199,7 +199,10 @@ test("a line has the lines before and after it, whatever the query is", async ()
   await expect.poll(() => around.count()).toBe(21);
 });
 
-test("lines around one are as many where others share its millisecond", async () => {
+test.each([
+  ["its millisecond", "", ""],
+  ["its millisecond, of which each page numbers the parts", "714998", "000001"],
+])("lines around one are as many where others share %s", async (_, part, otherPart) => {
   const first = Date.parse("2026-01-15T10:00:00.000Z");
   // Twenty lines of one millisecond, and one in each millisecond before and after.
   const lines = Array.from({ length: 60 }, (_, n) => ({
@@ -209,14 +212,20 @@ test("lines around one are as many where others share its millisecond", async ()
   }));
   await page.route("**/api/v2/logs/lines", (route) => {
     const { from, to, pagination } = route.request().postDataJSON();
-    if (pagination.per_page > 80) return route.fulfill({ json: [lines[33]] });
+    const addDigits = (line: (typeof lines)[number] | undefined, digits: string) =>
+      line?.timestamp === lines[33]?.timestamp
+        ? { ...line, timestamp: line?.timestamp.replace("Z", `${digits}Z`) }
+        : line;
+    if (pagination.per_page > 80) return route.fulfill({ json: [addDigits(lines[33], part)] });
     const found = lines.filter(
       ({ timestamp }) => (from ?? timestamp) <= timestamp && timestamp <= (to ?? timestamp),
     );
     if (pagination.order === "DESC") found.reverse();
     const last = found[pagination.per_page - 1]?.timestamp;
     return route.fulfill({
-      json: found.filter((one, at) => at < pagination.per_page || one.timestamp === last),
+      json: found
+        .filter((one, at) => at < pagination.per_page || one.timestamp === last)
+        .map((one) => addDigits(one, otherPart)),
     });
   });
   await open(address());

@@ -97,7 +97,7 @@ function negotiateCoding(
   if (compression === undefined) return {};
   const { codings, level, minBytes, loopback } = compression;
   const isCodable = codings.length > 0 && (loopback || !isLoopback(socket.remoteAddress ?? ""));
-  if (typeof accept !== "string" || !(isCodable || accept.includes("=0"))) {
+  if (typeof accept !== "string" || !(isCodable || /=\.?0/.test(accept))) {
     return { isCodable };
   }
   const { name, isPlainRefused } = chooseCoding(accept, codings);

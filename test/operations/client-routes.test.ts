@@ -130,6 +130,7 @@ describe("what the console opens with", () => {
         { user: "without GraphQL", sha256: sha256("plain"), sites: ["demo-shop"], scopes: ["logs"] },
         { user: "of logs", sha256: sha256("logs"), sites: ["demo-shop"], scopes: ["logs", "graphql"] },
         { user: "of traces", sha256: sha256("traces"), sites: ["demo-shop"], scopes: ["tracing"] },
+        { user: "of another site", sha256: sha256("another"), sites: ["demo-blog"] },
         { user: "of deploys", sha256: sha256("deploys"), sites: ["demo-shop"], scopes: ["deploys"] },
       ],
     });
@@ -185,12 +186,16 @@ describe("what the console opens with", () => {
   });
 
   test("tells whose a visual is to those alone who may see the site", async () => {
-    const ask = async (id: string, headers: Record<string, string>) =>
-      (await others.server.fetch(`http://readout/console/visuals/${id}/site`, { headers })).status;
+    const ask = async (id: string, headers: Record<string, string>) => {
+      const answer = await others.server.fetch(`http://readout/console/visuals/${id}/site`, { headers });
+      return { status: answer.status, body: await answer.json() };
+    };
     const [known, unknown] = ["9Ubquyg0qqEEfpH6Xefmrg", "AAAAAAAAAAAAAAAAAAAAAA"];
-    expect(await ask(known, {})).toBe(401);
-    expect(await ask(known, { authorization: "Bearer nothing" })).toBe(404);
-    expect(await ask(unknown, { authorization: "Bearer deploys" })).toBe(404);
+    expect(await ask(known, {})).toMatchObject({ status: 401 });
+    const missing = await ask(unknown, { authorization: "Bearer deploys" });
+    expect(missing).toEqual({ status: 404, body: { error: "Not found" } });
+    for (const token of ["nothing", "another"])
+      expect(await ask(known, { authorization: `Bearer ${token}` })).toEqual(missing);
   });
 });
 

@@ -21,6 +21,12 @@ export interface CounterSamples extends Samples {
   readonly baseline: "zero" | "own";
 }
 
+export const noSamples: CounterSamples = {
+  times: new Float64Array(),
+  values: new Float64Array(),
+  baseline: "own",
+};
+
 /** The series of one histogram that differ in `le` alone, and its totals. A summary has no buckets. */
 export interface Observations {
   readonly count: CounterSamples;

@@ -18,6 +18,7 @@ import {
   combineIncrements,
   combineObservations,
   combineSamples,
+  noSamples,
   type Observations,
   parseBound,
 } from "../../../src/metrics/samples.ts";
@@ -335,8 +336,6 @@ function combineSeries(
   }
   return measure satisfies never;
 }
-
-const noSamples: CounterSamples = { times: new Float64Array(), values: new Float64Array(), baseline: "own" };
 
 /**
  * The count and the bucket +Inf say the same: where one of them is missing, the other stands for it.

@@ -8,6 +8,7 @@ import {
   type CounterSamples,
   combineObservations,
   computeIncrements,
+  noSamples,
   type Observations,
 } from "../../../src/metrics/samples.ts";
 import {
@@ -125,7 +126,7 @@ export function requireSums(
   group: readonly Observations[],
 ): void {
   if (combine !== "mean") return;
-  const unsummed = group.filter(({ sum }) => sum === noSamples);
+  const unsummed = group.filter(({ sum }) => sum.times.length === 0);
   if (hasGrown(unsummed, query.buckets)) throw createNoSumError(backend);
 }
 
@@ -314,12 +315,6 @@ function createNoSumError(backend: string): Refused<"not_supported_by_backend"> 
     "the mean of a histogram or summary that is exported without its sum",
   );
 }
-
-export const noSamples: CounterSamples = {
-  times: new Float64Array(),
-  values: new Float64Array(),
-  baseline: "own",
-};
 
 export function buildObservations(count: CounterSamples, series: readonly DownsampledSeries[]): Observations {
   const buckets = sortByBound(series).map(({ bound, series: { samples } }) => ({ bound, samples }));

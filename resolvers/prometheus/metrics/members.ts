@@ -1,6 +1,6 @@
 // Single series, of which a store over several sources computes measures itself.
 import { createUnsupportedError } from "../../../src/core/errors.ts";
-import { type CounterSamples, dropNonFinite } from "../../../src/metrics/samples.ts";
+import { type CounterSamples, dropNonFinite, noSamples } from "../../../src/metrics/samples.ts";
 import type {
   MemberReader,
   RawMemberQuery,
@@ -242,8 +242,6 @@ async function readRawHistograms(
     return { labels, observations: { count: counted, sum: sumOf.get(key) ?? noSamples, buckets: parts } };
   });
 }
-
-const noSamples: CounterSamples = { times: new Float64Array(), values: new Float64Array(), baseline: "own" };
 
 function indexSamples(series: readonly DownsampledSeries[]): ReadonlyMap<string, CounterSamples> {
   return new Map(series.map(({ labels, samples }) => [formatHistogramKey(labels), samples]));

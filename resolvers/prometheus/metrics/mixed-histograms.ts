@@ -8,6 +8,7 @@ import type { Millis } from "../../../src/core/time.ts";
 import {
   type CounterSamples,
   combineObservations,
+  noSamples,
   type Observations,
   type Samples,
 } from "../../../src/metrics/samples.ts";
@@ -20,7 +21,6 @@ import { formatSeriesKey, type RawSeries, type SeriesReader } from "../counters/
 import {
   createNoBucketsError,
   hasOnlySummaries,
-  noSamples,
   type ObservedSeries,
   readClassicHistograms,
   requireBuckets,
@@ -282,7 +282,7 @@ async function resolveSeriesStarts(
     if (!openSet.has(one)) return one;
     const baseline = newSeries.has(formatSeriesKey(one.labels)) ? "zero" : "own";
     const correct = (samples: CounterSamples): CounterSamples =>
-      isOpen(samples) && samples !== noSamples ? { ...samples, baseline } : samples;
+      isOpen(samples) && samples.times.length > 0 ? { ...samples, baseline } : samples;
     const { count, sum, buckets } = one.observations;
     const parts = buckets.map(({ bound, samples }) => ({ bound, samples: correct(samples) }));
     return { ...one, observations: { count: correct(count), sum: correct(sum), buckets: parts } };

@@ -50,7 +50,8 @@ export const viewer: Operation<undefined, Viewer> = {
   path: "/console/viewer",
   access: "token",
   scope: "none",
-  summary: "Whose token this is, the sites that it may see, and their log sources",
+  summary:
+    "Whose token this is, the sites that it may see, their log sources, and whether it may read their deploys",
   request: z.unknown().transform(() => undefined),
   answer: z.unknown(),
   sites: () => [],

@@ -34,7 +34,7 @@ export function createHeldLedger(kind: HeldLedger["kind"] = "documents"): HeldLe
   return { kind, heldBytes: 0, heldBy: new Map() };
 }
 
-/** Two tokens hold all that is held. */
+/** All tokens together may hold what two may. */
 const tokensForAll = 2;
 
 /** `limitBytes` is that of one token. */

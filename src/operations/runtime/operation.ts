@@ -110,7 +110,10 @@ export interface Context {
   readonly user: string;
   /** Those that the token may see; all of them for a public operation, which answers only what has been published. */
   readonly sites: Sites;
-  /** Whether the token may be used for that, beside what the operation itself needs. Absent where no token asks. */
+  /**
+   * Whether the token may be used for that, beside what the operation itself needs; in a public operation for everything. Absent
+   * where nobody asks, as in `readout explain`.
+   */
   readonly hasScope?: (scope: Scope) => boolean;
   /** What is published without a token. */
   readonly visuals?: PublishedVisuals | undefined;

@@ -184,7 +184,8 @@ async function showLogs(view, now, signal, site, place) {
     lines: () => search.lines,
     request: buildPost("logs/lines", buildPageRequest(search, null)),
   });
-  const drawn = showHistogram(view.histogram, {
+  const linesShown = startSearch(search, () => createNoLines(view, now), place);
+  const histogramShown = showHistogram(view.histogram, {
     ...search,
     choose: (range) => view.change({ range, live: false }),
     narrow: view.narrow,
@@ -193,15 +194,14 @@ async function showLogs(view, now, signal, site, place) {
       if (search.lines.length > 0) writeCount(search);
     },
     // After the lines, which nobody is to wait longer for.
-    drawn: async (told, mark) => {
-      await read;
-      void markDeploys(told, mark, { findSite: () => site, bounds: search.bounds, signal });
+    drawn: async (marksTold, mark) => {
+      await linesShown;
+      void markDeploys(marksTold, mark, { findSite: () => site, bounds: search.bounds, signal });
     },
   });
-  const read = startSearch(search, () => createNoLines(view, now), place);
-  await read;
+  await linesShown;
   // What is read anew replaces the old when all of it is there, lest the lines below the histogram jump.
-  await drawn;
+  await histogramShown;
 }
 
 /** @param {LogsView} view @param {State} now @param {boolean} isLive */

@@ -3,6 +3,7 @@
 // takes. Each site waits for its own source alone.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Sites } from "../access/sites.ts";
+import { visitInTurns } from "../core/async/turns.ts";
 import { BackendError, isRejection, toErrorMessage } from "../core/errors.ts";
 import type { Span } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
@@ -171,10 +172,13 @@ async function settleReports(
   reports: readonly SpooledReport[],
   deliver: (spans: readonly Span[]) => Promise<ReadonlyMap<string, string>>,
 ): Promise<void> {
-  const spans = reports.flatMap(({ id, body }) => {
+  const spans: Span[] = [];
+  // Ten large ones would hold all others up for 200 ms.
+  const read = ({ id, body }: SpooledReport) => {
     const report = readReport(body);
-    return report === undefined ? [] : [buildReportSpan(delivery.site, id, report)];
-  });
+    if (report !== undefined) spans.push(buildReportSpan(delivery.site, id, report));
+  };
+  await visitInTurns(reports, read, delivery.signal);
   const refusals = spans.length === 0 ? new Map<string, string>() : await deliver(spans);
   const sent = new Set(spans.map(({ trace_id }) => trace_id));
   const settlements = reports.map(({ sequence, id }): Settlement => {

@@ -1,5 +1,5 @@
 // Every way in which a delivery can end, with a source that the test plays.
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import type { Sites } from "#src/access/sites.ts";
 import { BackendError } from "#src/core/errors.ts";
 import { type Delivery, startDelivery } from "#src/intake/delivery.ts";
@@ -15,6 +15,7 @@ import {
 const pace = { gather: 1, firstRetry: 5, lastRetry: 20 };
 const running: Delivery[] = [];
 afterEach(async () => {
+  vi.restoreAllMocks();
   for (const delivery of running.splice(0)) await delivery.close();
 });
 
@@ -78,6 +79,38 @@ function refusing(why: (texts: readonly string[]) => string | undefined) {
 }
 const tooLarge = "status 413: Request Entity Too Large";
 const messages = (count: number) => Array.from({ length: count }, (_, number) => `number ${number}`);
+
+test("reports of one request are read in turns of the event loop", async () => {
+  // By this clock each of them takes longer than a turn.
+  let clock = 0;
+  vi.spyOn(performance, "now").mockImplementation(() => (clock += 10));
+  const spooler = createMemorySpooler();
+  await spool(spooler, "shop", 6);
+  let [turns, found] = [0, 0];
+  const counted: SpoolClient = {
+    ...spooler,
+    async readOldest(...request) {
+      const reports = await spooler.readOldest(...request);
+      [turns, found] = [0, reports.length];
+      return reports;
+    },
+  };
+  const delivered = Promise.withResolvers<readonly [found: number, turns: number]>();
+  let isOver = false;
+  const countTurn = () => {
+    turns += 1;
+    if (!isOver) setImmediate(countTurn);
+  };
+  countTurn();
+  start(
+    createSites({ shop: { keys: ["k"], store: source(() => delivered.resolve([found, turns])).store } }),
+    counted,
+  );
+  const [reports, between] = await delivered.promise;
+  isOver = true;
+  expect(reports).toBe(6);
+  expect(between).toBeGreaterThanOrEqual(6);
+});
 
 test("delivers earlier and later reports in order and removes them from the spool", async () => {
   const spooler = createMemorySpooler();

@@ -4,6 +4,7 @@
 // Two backends may have a series with equal labels: two scrapers watch one target, or it has moved from one to the other.
 // Only `replica` tells that they are one series. Without it they are refused, since both answers could be meant.
 import { combineSignals } from "../core/async/concurrency.ts";
+import { createPause } from "../core/async/turns.ts";
 import { createUnsupportedError, Refused } from "../core/errors.ts";
 import type { Buckets, MetricType, Series } from "../core/rows.ts";
 import { compareLists } from "../metrics/measures.ts";
@@ -107,8 +108,8 @@ const partSuffixes = ["_count", "_sum", "_bucket"];
 
 /**
  * A source makes one metric of the parts of a histogram or summary, if it has enough of them; the parts that are alone are metrics
- * of their own. A declared gauge is none of them, whatever its name; a part that restarted seems to be one. @throws {Refused} where one place has the metric, and another one of
- * `others` has parts of it alone
+ * of their own. A declared gauge is none of them, whatever its name; one that is guessed may be a count that restarted.
+ * @throws {Refused} where one place has the metric, and another one of `others` has parts of it alone
  */
 async function refuseDividedFamily(
   others: readonly MetricPlace[],
@@ -328,13 +329,18 @@ async function readDistinct(
   const all = await askAll(holders.map(toReadable), signal, async (place, own): Promise<PlaceMembers> => {
     return { ...place, found: await place.members.read({ ...query, match: place.match }, own) };
   });
-  refuseEqualSeries(all, query);
+  await refuseEqualSeries(all, query, signal);
   if (!countsGrowth(query.measure)) return all.flatMap(({ found }) => found);
   await refuseMovedSeries(all, query, signal);
   return correctBaselines(all, query, signal);
 }
 
-function refuseEqualSeries(all: readonly PlaceMembers[], { metric, measure }: SeriesQuery): void {
+async function refuseEqualSeries(
+  all: readonly PlaceMembers[],
+  { metric, measure }: SeriesQuery,
+  signal: AbortSignal,
+): Promise<void> {
+  const pause = createPause(signal);
   const owners = new Map<string, MetricPlace>();
   for (const place of all) {
     for (const member of place.found) {
@@ -347,6 +353,7 @@ function refuseEqualSeries(all: readonly PlaceMembers[], { metric, measure }: Se
           throw createEqualSeriesError([owner, place], metric, tags);
         owners.set(key, place);
       }
+      await pause();
     }
   }
 }

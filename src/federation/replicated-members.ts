@@ -34,7 +34,7 @@ interface Stream {
 
 /** One series. */
 interface StreamGroup {
-  /** Those that all of its streams have (`IdentifiedPlace`). */
+  /** Those of its streams (`IdentifiedPlace`). */
   readonly keys: readonly string[];
   /** The first one's samples count before those of the others. */
   readonly streams: readonly Stream[];
@@ -169,7 +169,7 @@ function groupStreams(
     const own = [...group.streams].sort(compareStreams);
     const holders = [...new Set(own.map(({ place }) => place))];
     const ofOnePlace = Map.groupBy(own, ({ place, tags }) => `${order.get(place)} ${formatTagsKey(tags)}`);
-    if (holders.length === 1) return [...ofOnePlace.values()].map((found) => ({ ...group, streams: found }));
+    if (holders.length === 1) return [...ofOnePlace.values()].map(createGroupOfPlace);
     const { tags } = requireFirst(own);
     if (holders.some(({ replica }) => replica === undefined))
       throw createEqualSeriesError(holders, metric, tags);
@@ -178,41 +178,46 @@ function groupStreams(
   });
 }
 
+/** Of streams of one place with equal tags, which may share keys with others of the place. */
+function createGroupOfPlace(streams: readonly Stream[]): StreamGroup {
+  const { place, tags } = requireFirst(streams);
+  return { keys: place.listKeys(tags), streams };
+}
+
 interface KeyedStream {
   readonly stream: Stream;
   readonly keys: readonly string[];
 }
 
+interface OpenGroup {
+  /** Those that all of its streams have. */
+  keys: readonly string[];
+  readonly streams: Stream[];
+}
+
 /** Groups streams that have a key in common. @throws {Refused} where one has keys of two groups, and not all are of one place */
 function collectByKeys(streams: readonly KeyedStream[], metric: string): readonly StreamGroup[] {
-  const groups = new Set<StreamGroup>();
-  const groupOf = new Map<string, StreamGroup>();
+  const groups = new Set<OpenGroup>();
+  const groupOfKey = new Map<string, OpenGroup>();
+  /** In one place, series with other tags are others. */
+  const groupOfSeries = new Map<string, OpenGroup>();
   for (const { stream, keys } of streams.toSorted((a, b) => a.keys.length - b.keys.length)) {
-    const found = new Set(keys.flatMap((key) => groupOf.get(key) ?? []));
+    const found = new Set(keys.flatMap((key) => groupOfKey.get(key) ?? []));
     const all = [...found].flatMap(({ streams }) => streams);
     if (found.size > 1 && all.some(({ place }) => place !== stream.place))
       throw createUnclearSeriesError([stream, ...all], metric);
-    const free = { keys: keys.filter((key) => !groupOf.has(key)), streams: [] };
-    const [only = free] = found;
-    const group = found.size > 1 ? (findSameSeries(groups, stream) ?? free) : only;
-    const known = new Set(group.keys);
-    const joined = {
-      keys: keys.filter((key) => known.has(key)),
-      streams: [...group.streams, stream],
-    };
-    groups.delete(group);
-    groups.add(joined);
-    for (const key of group.keys) groupOf.delete(key);
-    for (const key of joined.keys) groupOf.set(key, joined);
+    const series = `${stream.place.backend} ${formatTagsKey(stream.tags)}`;
+    const known = found.size === 1 ? requireFirst([...found]) : groupOfSeries.get(series);
+    const group = known ?? { keys: keys.filter((key) => !groupOfKey.has(key)), streams: [] };
+    const own = new Set(keys);
+    for (const key of group.keys.filter((key) => !own.has(key))) groupOfKey.delete(key);
+    group.keys = group.keys.filter((key) => own.has(key));
+    group.streams.push(stream);
+    groups.add(group);
+    for (const key of group.keys) groupOfKey.set(key, group);
+    groupOfSeries.set(series, group);
   }
   return [...groups];
-}
-
-/** In one place, series with other tags are others. */
-function findSameSeries(groups: Iterable<StreamGroup>, { place, tags }: Stream): StreamGroup | undefined {
-  const key = formatTagsKey(tags);
-  const isSame = (one: Stream): boolean => one.place === place && formatTagsKey(one.tags) === key;
-  return [...groups].find(({ streams }) => streams.some(isSame));
 }
 
 function createUnclearSeriesError(

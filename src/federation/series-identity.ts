@@ -2,7 +2,7 @@
 //
 // A label that one place forces is no tag there. Another place may have it as a tag, or not at all: external labels of a
 // Prometheus are not on its own answers. Such a series has whichever value other places force.
-import { createUnsupportedError, type Refused } from "../core/errors.ts";
+import { createUnsupportedError } from "../core/errors.ts";
 import type { SeriesQuery, Tags } from "../store/metrics.ts";
 import { dropReplica, formatTagsKey, type MetricPlace } from "./metric-places.ts";
 
@@ -17,46 +17,49 @@ export interface IdentifiedPlace extends MetricPlace {
 }
 
 export function identifyPlaces(places: readonly MetricPlace[]): readonly IdentifiedPlace[] {
-  const valuesOf = collectForcedValues(places);
+  const forced = places.map((place) => dropReplica(place, place.match));
+  const valuesOf = collectValues(forced);
   const dropForced = (tags: Tags): Tags =>
     Object.fromEntries(Object.entries(tags).filter(([key]) => !valuesOf.has(key)));
-  const listKeys = (place: MetricPlace, tags: Tags): readonly string[] => {
-    const own = dropReplica(place, { ...place.match, ...tags });
-    const missing = [...valuesOf].filter(([label]) => !Object.hasOwn(own, label));
-    const keys = missing.reduce((product, [, values]) => product * values.size, 1);
-    if (keys > maxKeys)
-      throw createManyValuesError(
-        place,
-        missing.map(([label]) => label),
-        keys,
-      );
-    let forms: readonly Tags[] = [own];
-    for (const [label, values] of missing)
-      forms = forms.flatMap((form) => [...values].map((value) => ({ ...form, [label]: value })));
-    return forms.map(formatTagsKey);
-  };
-  return places.map((place) => ({ ...place, listKeys: (tags) => listKeys(place, tags), dropForced }));
+  return places.map((place, at) => {
+    const others = forced.filter((_, other) => other !== at);
+    const listKeys = (tags: Tags): readonly string[] => {
+      const own = dropReplica(place, { ...place.match, ...tags });
+      // As it may be in each other place, where the labels that are forced have one value.
+      const forms = others.flatMap((labels) => completeTags(place, { ...labels, ...own }, valuesOf));
+      return [...new Set([own, ...forms].map(formatTagsKey))];
+    };
+    return { ...place, listKeys, dropForced };
+  });
 }
 
-/** Of one series. */
-const maxKeys = 128;
-
-function createManyValuesError(
-  { backend }: MetricPlace,
-  labels: readonly string[],
-  keys: number,
-): Refused<"not_supported_by_backend"> {
-  const feature = `series that lack ${labels.join(", ")}, whose values in other backends are ${keys} combinations. Name these labels in the \`match\` of ${backend}`;
-  return createUnsupportedError(backend, feature);
-}
-
-function collectForcedValues(places: readonly MetricPlace[]): ReadonlyMap<string, ReadonlySet<string>> {
+function collectValues(all: readonly Tags[]): ReadonlyMap<string, ReadonlySet<string>> {
   const valuesOf = new Map<string, Set<string>>();
-  for (const place of places) {
-    for (const [label, value] of Object.entries(dropReplica(place, place.match)))
-      valuesOf.set(label, (valuesOf.get(label) ?? new Set()).add(value));
-  }
+  for (const [label, value] of all.flatMap(Object.entries<string>))
+    valuesOf.set(label, (valuesOf.get(label) ?? new Set()).add(value));
   return valuesOf;
+}
+
+/** Of one series, as it may be in one other place. */
+const maxForms = 128;
+
+/** With each value of each label that is missing. @throws {Refused} */
+function completeTags(
+  { backend }: MetricPlace,
+  tags: Tags,
+  valuesOf: ReadonlyMap<string, ReadonlySet<string>>,
+): readonly Tags[] {
+  const missing = [...valuesOf].filter(([label]) => !Object.hasOwn(tags, label));
+  const count = missing.reduce((product, [, values]) => product * values.size, 1);
+  if (count > maxForms) {
+    const labels = missing.map(([label]) => label).join(", ");
+    const feature = `series of several backends that lack ${labels}, of which others name values with ${count} combinations in \`match\``;
+    throw createUnsupportedError(backend, feature);
+  }
+  let forms: readonly Tags[] = [tags];
+  for (const [label, values] of missing)
+    forms = forms.flatMap((form) => [...values].map((value) => ({ ...form, [label]: value })));
+  return forms;
 }
 
 /** Finds the series that the query selects in any place, also by tags that this place forces. */

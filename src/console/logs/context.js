@@ -52,16 +52,17 @@ async function requestContext(line, site, count, signal) {
       signal,
     );
   const shift = (/** @type {number} */ millis) => new Date(Date.parse(timestamp) + millis).toISOString();
-  // A page has all lines of its last millisecond. The line may have any number of others in its own, whose further digits may
-  // tell a part of the millisecond and no time.
+  // A page has all lines of its last millisecond, or the first of very many: then the line alone stands for its own. Its further
+  // digits may tell a part of the millisecond and no time.
   /** @type {readonly (readonly Line[])[]} */
   const [before = [], beside = [], after = []] = await Promise.all([
     ask("DESC", { to: shift(-1) }),
     ask("ASC", { from: shift(0), to: shift(0) }),
     ask("ASC", { from: shift(1) }),
   ]);
-  const all = [...before.toReversed(), ...beside, ...after];
-  const at = all.findIndex((one) => formatLineKey(one) === formatLineKey(line));
+  const isLine = (/** @type {Line} */ one) => formatLineKey(one) === formatLineKey(line);
+  const all = [...before.toReversed(), ...(beside.some(isLine) ? beside : [line]), ...after];
+  const at = all.findIndex(isLine);
   return all.slice(Math.max(0, at - count), at + count + 1);
 }
 

@@ -240,6 +240,23 @@ test.each([
   expect(await readTexts()).toEqual(Array.from({ length: 21 }, (_, at) => `line ${23 + at}`));
 });
 
+test("a line beyond the first of its millisecond stands among the lines around it", async () => {
+  const line = { ...createLine(4), timestamp: "2026-01-31T12:00:04.000998Z" };
+  await page.route("**/api/v2/logs/lines", (route) => {
+    const { from, to, pagination } = route.request().postDataJSON();
+    if (pagination.per_page > 80) return route.fulfill({ json: [line] });
+    const beside = Array.from({ length: 9 }, (_, n) => ({ ...createLine(4), id: `first-${n}` }));
+    const found = from !== undefined && to !== undefined ? beside : [createLine(from === undefined ? 3 : 5)];
+    return route.fulfill({ json: found });
+  });
+  await open(address());
+  await page.locator(".line-item > .line").first().click();
+  await page.getByRole("button", { name: "Lines around it" }).click();
+  const around = page.locator(".context > li");
+  await expect.poll(() => around.count()).toBe(3);
+  expect(await around.locator(".line-message").allTextContents()).toEqual(["line 3", "line 4", "line 5"]);
+});
+
 test("all lines of the range are taken out as a file", async () => {
   await open(address({ query: "severity=error" }));
   const { total } = await count({ query: "severity=error" });

@@ -1,7 +1,7 @@
 // Requests by action and revision as rollups: a request belongs to the segment in which it ends, wherever the spans below it lie.
 // The source adds requests up as well, so that figures pay only where an index keeps nearly all of the range.
 
-import { takeTurns, yieldToEventLoop } from "../../core/async/turns.ts";
+import { createPause, takeTurns, yieldToEventLoop } from "../../core/async/turns.ts";
 import { requireAt } from "../../core/collections.ts";
 import type { ActionRow, RevisionStats, Span } from "../../core/rows.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
@@ -25,9 +25,10 @@ import {
   decodeRequests,
   findRequestsPart,
   listPartKeys,
-  listRevisions,
   type RequestFigures,
+  type RequestsByAction,
   type RequestsByPart,
+  readRevision,
   requestsCodec,
 } from "./stored-figures.ts";
 
@@ -133,7 +134,8 @@ export const actionRollups: RequestKind<ActionsQuery, readonly ActionRow[]> = {
   extraSearch: "statements",
   combine: async (pieces, { namespaces, action, revision }) => {
     const rows = new Map<string, SummedRow>();
-    for await (const [key, { names, durations, hasNpo }] of listInTurns(pieces, revision, () => 1)) {
+    const parts = selectParts(pieces, revision);
+    for await (const [key, { names, durations, hasNpo }] of listInTurns(parts, () => 1)) {
       if (namespaces.length > 0 && !namespaces.includes(names.namespace)) continue;
       if (action !== undefined && action !== names.action) continue;
       const row = rows.get(key) ?? { names, count: 0, errors: 0, total: 0n, hasNpo: false };
@@ -175,7 +177,7 @@ const answeredByRevision = {
 
 export const revisionRollups: RequestKind<RevisionQuery, RevisionStats | undefined> = {
   ...answeredByRevision,
-  combine: (pieces, { revision }) => combineRevision(pieces, revision),
+  combine: (pieces, { revision }) => combineRevision(selectParts(pieces, revision)),
   stored: {
     chooseGroup: (query) => nameGroup(requestRollups, query),
     decode: (value, { revision }) => decodeRequests(value, [revision]),
@@ -184,11 +186,16 @@ export const revisionRollups: RequestKind<RevisionQuery, RevisionStats | undefin
 
 export const revisionsRollups: RequestKind<RevisionsQuery, ReadonlyMap<string, RevisionStats>> = {
   ...answeredByRevision,
-  combine: async (pieces, { revisions = pieces.flatMap(listRevisions) }) => {
+  combine: async (pieces, { revisions }) => {
     const found = new Map<string, RevisionStats>();
-    for (const revision of new Set(revisions)) {
-      const stats = await combineRevision(pieces, revision);
+    const parts =
+      revisions === undefined
+        ? await groupByRevision(pieces)
+        : new Map(revisions.map((revision) => [revision, selectParts(pieces, revision)]));
+    for (const [revision, own] of parts) {
+      const stats = await combineRevision(own);
       if (stats !== undefined) found.set(revision, stats);
+      await yieldToEventLoop();
     }
     return found;
   },
@@ -199,14 +206,11 @@ export const revisionsRollups: RequestKind<RevisionsQuery, ReadonlyMap<string, R
   },
 };
 
-async function combineRevision(
-  pieces: readonly RequestsByPart[],
-  revision: string,
-): Promise<RevisionStats | undefined> {
+async function combineRevision(parts: Parts): Promise<RevisionStats | undefined> {
   const durations = createDurationFigures();
   const namespaces = new Set<string>();
   let ends: { readonly first: Instant; readonly last: Instant } | undefined;
-  const requests = listInTurns(pieces, revision, ({ durations: { lengths } }) => lengths.size);
+  const requests = listInTurns(parts, ({ durations: { lengths } }) => lengths.size);
   for await (const [, { names, durations: own, first, last }] of requests) {
     addFigures(durations, own);
     namespaces.add(names.namespace);
@@ -228,30 +232,47 @@ async function combineRevision(
   };
 }
 
+/** Figures by action, of a part of the requests of a revision in one piece. */
+type Parts = readonly RequestsByAction[];
+
+/** Those of a revision, or of all requests. */
+function selectParts(pieces: readonly RequestsByPart[], revision: string | undefined): Parts {
+  if (revision === undefined) return pieces.flatMap((piece) => [...piece.values()]);
+  const keys = listPartKeys(revision);
+  return pieces.flatMap((piece) => keys.flatMap((key) => piece.get(key) ?? []));
+}
+
+/** Without the requests that name no revision; an empty text is no name. */
+async function groupByRevision(pieces: readonly RequestsByPart[]): Promise<ReadonlyMap<string, Parts>> {
+  const pause = createPause();
+  const groups = new Map<string, RequestsByAction[]>();
+  for (const [key, actions] of pieces.flatMap((piece) => [...piece])) {
+    const revision = readRevision(key);
+    if (revision === undefined || revision === "") continue;
+    const known = groups.get(revision);
+    if (known === undefined) groups.set(revision, [actions]);
+    else known.push(actions);
+    await pause();
+  }
+  return groups;
+}
+
 /** What is added up in one turn. */
 const workPerTurn = 20_000;
 
-/**
- * The figures of all pieces with the keys of their actions; of all revisions where none is named. `measure` tells how much work
- * they are.
- */
+/** The figures with the keys of their actions. `measure` tells how much work they are. */
 async function* listInTurns(
-  pieces: readonly RequestsByPart[],
-  revision: string | undefined,
+  parts: Parts,
   measure: (figures: RequestFigures) => number,
 ): AsyncGenerator<readonly [string, RequestFigures]> {
   let work = 0;
-  for (const piece of pieces) {
-    const parts =
-      revision === undefined ? piece.values() : listPartKeys(revision).map((key) => piece.get(key) ?? []);
-    for (const actions of parts) {
-      for (const entry of actions) {
-        yield entry;
-        work += 1 + measure(entry[1]);
-        if (work < workPerTurn) continue;
-        work = 0;
-        await yieldToEventLoop();
-      }
+  for (const actions of parts) {
+    for (const entry of actions) {
+      yield entry;
+      work += 1 + measure(entry[1]);
+      if (work < workPerTurn) continue;
+      work = 0;
+      await yieldToEventLoop();
     }
   }
 }

@@ -164,7 +164,7 @@ export interface RequestFigures {
 }
 
 /** By `formatActionKey`. */
-type RequestsByAction = Map<string, RequestFigures>;
+export type RequestsByAction = Map<string, RequestFigures>;
 /** By `formatPartKey`: a revision has its actions in several parts, each small enough for one turn. */
 export type RequestsByPart = Map<string, RequestsByAction>;
 
@@ -230,10 +230,9 @@ export function listPartKeys(revision: string): readonly string[] {
   return Array.from({ length: partsOfRevision }, (_, part) => formatPartKey(revision, part));
 }
 
-/** The revisions of requests; an empty text is no name of one. */
-export function listRevisions(parts: RequestsByPart): readonly string[] {
-  const revisions = [...parts.keys()].map((key) => partKeySchema.safeParse(tryParseJson(key)).data?.[1]);
-  return [...new Set(revisions)].flatMap((revision) => revision || []);
+/** The revision of a part, by its key; undefined where its requests name none. */
+export function readRevision(key: string): string | undefined {
+  return partKeySchema.safeParse(tryParseJson(key)).data?.[1] ?? undefined;
 }
 
 /** The requests of revisions, none of one that is not there; undefined for what is no value of `requestsCodec`. */

@@ -108,7 +108,7 @@ function toText(value: unknown): string | undefined {
   try {
     return JSON.stringify(value);
   } catch {
-    // It recurses, and what `JSON.parse` has read may be deeper than the stack.
+    // It recurses, and what `readJson` has read may be deeper than the stack.
     return undefined;
   }
 }

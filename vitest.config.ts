@@ -31,7 +31,6 @@ export const programTests = [
   // Sources that hang, end and come back.
   "test/federation/partial-answers.test.ts",
   "test/resolvers/{elastic,prometheus}/client/**/*.test.ts",
-  "test/tail/**/*.test.ts",
   "test/telemetry/tracer.test.ts",
 ];
 

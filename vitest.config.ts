@@ -28,9 +28,11 @@ export const programTests = [
   // Its files on a disk, and the threads that write them.
   "test/audit/**/*.test.ts",
   "test/intake/**/*.test.ts",
-  // Sources that hang, end and come back.
+  // Sources that hang, refuse, end and come back.
   "test/federation/partial-answers.test.ts",
   "test/resolvers/{elastic,prometheus}/client/**/*.test.ts",
+  "test/resolvers/**/faults.test.ts",
+  "test/resolvers/elastic/search/{index-closed,index-deleted,refused-rights}.test.ts",
   "test/telemetry/tracer.test.ts",
 ];
 

@@ -9,9 +9,10 @@ import { createUnsupportedError, Refused } from "../core/errors.ts";
 import type { Buckets, MetricType, Series } from "../core/rows.ts";
 import { compareLists } from "../metrics/measures.ts";
 import { findNewestBucket, selectGrowingBuckets } from "../metrics/newest-buckets.ts";
-import type { CounterSamples, Observations } from "../metrics/samples.ts";
-import type { MemberReader, MetricStore, SeriesMember, SeriesQuery } from "../store/metrics.ts";
+import type { CounterSamples } from "../metrics/samples.ts";
+import type { MetricStore, SeriesMember, SeriesQuery } from "../store/metrics.ts";
 import { combineMembers } from "./member-groups.ts";
+import { listParts, mapParts } from "./member-parts.ts";
 import {
   countsGrowth,
   createEqualSeriesError,
@@ -19,9 +20,9 @@ import {
   joinBackends,
   type MetricPlace,
 } from "./metric-places.ts";
-import { isOpenPart, listParts, type PlaceMembers, refuseMovedSeries } from "./moved-series.ts";
+import { isOpenPart, type PlaceMembers, refuseMovedSeries } from "./moved-series.ts";
 import { readReplicated } from "./replicated-members.ts";
-import { type IdentifiedPlace, identifyPlaces } from "./series-identity.ts";
+import { type IdentifiedPlace, identifyPlaces, type ReadablePlace } from "./series-identity.ts";
 
 /** The forced labels are those of each place: those of a query are not used. */
 export function createFederatedMetrics(list: readonly MetricPlace[]): MetricStore {
@@ -310,8 +311,6 @@ function indexByTags(series: readonly Series[]): ReadonlyMap<string, Float64Arra
   return new Map(series.map(({ tags, values }) => [formatTagsKey(tags), values]));
 }
 
-type ReadablePlace = IdentifiedPlace & { readonly members: MemberReader };
-
 /** @throws {Refused} where the backend's metrics cannot be merged with those of others */
 function toReadable(place: IdentifiedPlace): ReadablePlace {
   const { members } = place.store;
@@ -380,16 +379,4 @@ async function correctBaselines(
       begins(part) ? { ...part, baseline: "zero" } : part;
     return found.map((member) => mapParts(member, correct));
   });
-}
-
-function mapParts(member: SeriesMember, change: (part: CounterSamples) => CounterSamples): SeriesMember {
-  if ("samples" in member) return { ...member, samples: change(member.samples) };
-  if (!("observations" in member)) return member;
-  const { count, sum, buckets } = member.observations;
-  const observations: Observations = {
-    count: change(count),
-    sum: change(sum),
-    buckets: buckets.map(({ bound, samples }) => ({ bound, samples: change(samples) })),
-  };
-  return { ...member, observations };
 }

@@ -5,13 +5,13 @@ import { requireFirst, zip } from "../core/collections.ts";
 import type { Buckets, Measure } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { CounterSamples } from "../metrics/samples.ts";
-import type { MemberReader, SeriesMember, SeriesQuery, Tags } from "../store/metrics.ts";
+import type { SeriesMember, SeriesQuery, Tags } from "../store/metrics.ts";
+import { listParts } from "./member-parts.ts";
 import { chooseSampleLimit, createEqualSeriesError, formatTagsKey } from "./metric-places.ts";
 import { longestGap } from "./replicas.ts";
-import { type IdentifiedPlace, toPastQuery } from "./series-identity.ts";
+import { type ReadablePlace, toPastQuery } from "./series-identity.ts";
 
-export interface PlaceMembers extends IdentifiedPlace {
-  readonly members: MemberReader;
+export interface PlaceMembers extends ReadablePlace {
   readonly found: readonly SeriesMember[];
 }
 
@@ -74,13 +74,6 @@ function isOpen(member: SeriesMember, start: Millis): boolean {
 export function isOpenPart({ times }: CounterSamples, start: Millis): boolean {
   const [first] = times;
   return first !== undefined && first >= start;
-}
-
-export function listParts(member: SeriesMember): readonly CounterSamples[] {
-  if ("samples" in member) return [member.samples];
-  if (!("observations" in member)) return [];
-  const { count, sum, buckets } = member.observations;
-  return [count, sum, ...buckets.map(({ samples }) => samples)];
 }
 
 // ---- Series that come back -----------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ import { createTooManySamplesError, createUnsupportedError, type Refused } from 
 import { type Buckets, compare } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { CounterSamples, Observations, Samples } from "../metrics/samples.ts";
-import type { MemberReader, SampledMember, SeriesQuery, Tags } from "../store/metrics.ts";
+import type { SampledMember, SeriesQuery, Tags } from "../store/metrics.ts";
+import { listParts, mapParts } from "./member-parts.ts";
 import {
   chooseSampleLimit,
   countsGrowth,
@@ -18,9 +19,7 @@ import {
   joinBackends,
 } from "./metric-places.ts";
 import { chooseTimes, joinSamples, longestGap, selectSamples } from "./replicas.ts";
-import { type IdentifiedPlace, toPastQuery } from "./series-identity.ts";
-
-type ReadablePlace = IdentifiedPlace & { readonly members: MemberReader };
+import { type ReadablePlace, toPastQuery } from "./series-identity.ts";
 
 /** The samples of one series in one place. */
 interface Stream {
@@ -112,12 +111,6 @@ async function readStreams(
 
 function countSamples(member: SampledMember): number {
   return listParts(member).reduce((size, { times }) => size + times.length, 0);
-}
-
-function listParts(member: SampledMember): readonly CounterSamples[] {
-  if ("samples" in member) return [member.samples];
-  const { count, sum, buckets } = member.observations;
-  return [count, sum, ...buckets.map(({ samples }) => samples)];
 }
 
 /** What shows when a series was scraped: of a histogram its count. */
@@ -292,13 +285,6 @@ function cutMember(member: SampledMember, from: Millis, to: Millis): SampledMemb
     const [first, end] = [findFirstAtOrAfter(part.times, from), findFirstAtOrAfter(part.times, to)];
     return { ...part, times: part.times.subarray(first, end), values: part.values.subarray(first, end) };
   });
-}
-
-function mapParts(member: SampledMember, change: (part: CounterSamples) => CounterSamples): SampledMember {
-  if ("samples" in member) return { tags: member.tags, samples: change(member.samples) };
-  const { count, sum, buckets } = member.observations;
-  const parts = buckets.map(({ bound, samples }) => ({ bound, samples: change(samples) }));
-  return { tags: member.tags, observations: { count: change(count), sum: change(sum), buckets: parts } };
 }
 
 function hasSamplesFrom(member: SampledMember, start: Millis): boolean {

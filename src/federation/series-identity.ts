@@ -3,7 +3,7 @@
 // A label that one place forces is no tag there. Another place may have it as a tag, or not at all: external labels of a
 // Prometheus are not on its own answers. Such a series has whichever value other places force.
 import { createUnsupportedError } from "../core/errors.ts";
-import type { SeriesQuery, Tags } from "../store/metrics.ts";
+import type { MemberReader, SeriesQuery, Tags } from "../store/metrics.ts";
 import { dropReplica, formatTagsKey, type MetricPlace } from "./metric-places.ts";
 
 export interface IdentifiedPlace extends MetricPlace {
@@ -14,6 +14,11 @@ export interface IdentifiedPlace extends MetricPlace {
   readonly listKeys: (tags: Tags) => readonly string[];
   /** What the same series has as tags in every place. */
   readonly dropForced: (tags: Tags) => Tags;
+}
+
+/** One whose series can be merged with those of others. */
+export interface ReadablePlace extends IdentifiedPlace {
+  readonly members: MemberReader;
 }
 
 export function identifyPlaces(places: readonly MetricPlace[]): readonly IdentifiedPlace[] {

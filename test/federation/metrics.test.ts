@@ -8,14 +8,9 @@ import { BackendError, Refused } from "#src/core/errors.ts";
 import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
 import type { MetricStore, SeriesQuery } from "#src/store/metrics.ts";
 import { measures } from "../conformance/metrics.ts";
-import { sampleRuns } from "../support/law-runs.ts";
-import { minute, randomSeries, type SplitSeries, splitMetrics, start } from "./split-metrics.ts";
+import { minute, randomSeries, runs, type SplitSeries, splitMetrics, start } from "./split-metrics.ts";
 
 const { signal } = new AbortController();
-const runs = (usual: number) => ({
-  numRuns: Number(process.env.ROUNDS ?? sampleRuns(usual)),
-  seed: Number(process.env.SEED ?? 1),
-});
 
 const queries = fc.record({
   tags: fc.constantFrom<Readonly<Record<string, string>>>({}, { host: "*" }, { code: "*" }, { host: "a" }),

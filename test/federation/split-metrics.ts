@@ -9,10 +9,17 @@ import {
 import type { MetricType } from "#src/core/rows.ts";
 import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
 import type { ForcedLabels, MetricStore } from "#src/store/metrics.ts";
+import { sampleRuns } from "../support/law-runs.ts";
 
 export const start = Date.UTC(2026, 0, 15, 10);
 export const minute = 60_000;
 const scrape = 15_000;
+
+/** How often a law runs, and over which inputs. */
+export const runs = (usual: number) => ({
+  numRuns: Number(process.env.ROUNDS ?? sampleRuns(usual)),
+  seed: Number(process.env.SEED ?? 1),
+});
 
 /** A series, or a histogram with all its parts. */
 export interface SplitSeries {

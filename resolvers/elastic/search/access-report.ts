@@ -5,7 +5,7 @@ import { BackendError, isRefusedBySource } from "../../../src/core/errors.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { matchAll } from "../client/query-dsl.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
-import { findMaskedInSample, listVerbatimColumns } from "./masked-fields.ts";
+import { listVerbatimColumns, probeSample } from "./masked-fields.ts";
 import { canMaskFields } from "./masked-filters.ts";
 import { formatNames } from "./search.ts";
 
@@ -42,24 +42,20 @@ async function reportMaskedFields(
   const masked: string[] = [];
   const names = listVerbatimColumns(metadata);
   for (let at = 0; at < names.length; at += maxFieldsPerRequest) {
-    const found = findMaskedInSample(
-      client,
-      pattern,
-      matchAll,
-      names.slice(at, at + maxFieldsPerRequest),
-      signal,
-    );
-    masked.push(...(await found.catch(suppressReported)));
+    const chunk = names.slice(at, at + maxFieldsPerRequest);
+    const found = await probeSample(client, pattern, matchAll, chunk, signal).catch(suppressReported);
+    for (const [name, isMasked] of found) if (isMasked) masked.push(name);
   }
   if (masked.length === 0) return [];
   return [`${formatNames(masked)}: masked for this user; ${consequence}`];
 }
 
 /** Failures that other searches have too are reported for those. */
-function suppressReported(error: unknown): readonly string[] {
+function suppressReported(error: unknown): ReadonlyMap<string, boolean> {
   if (error instanceof BackendError && (error.failure === "malformed" || error.failure === "partial"))
     throw error;
-  return suppressUnlessTimeout(error);
+  suppressUnlessTimeout(error);
+  return new Map();
 }
 
 const privilegesForm = z.object({

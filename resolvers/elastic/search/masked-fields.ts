@@ -40,20 +40,26 @@ export function listVerbatimColumns({ groups }: IndexMetadata): readonly string[
   return [...types].flatMap(([name, type]) => (type === undefined ? [] : [name]));
 }
 
-/** For one state of the mappings: the fields that can be probed, and by field whether it was found masked. */
+/** Whether a field is masked; undefined where no document that was looked at has a value of it. */
+type MaskProbe = Promise<boolean | undefined>;
+
+/** For one state of the mappings: the fields that can be probed, and what was found of each. */
 interface MaskProbes {
   readonly columns: readonly string[];
-  readonly results: Map<string, Promise<boolean>>;
+  readonly results: Map<string, MaskProbe>;
 }
 const maskProbes = new WeakMap<IndexMetadata, MaskProbes>();
 
-/** Whether each of these fields that can be probed is masked, asked once for each state of the mappings. */
+/**
+ * Whether each of these fields that can be probed is masked, asked once for each state of the mappings. A field without values is
+ * asked again with the next search, since they may have come.
+ */
 export function probeFields(
   client: ElasticClient,
   pattern: string,
   metadata: IndexMetadata,
   named: ReadonlySet<string>,
-): readonly Promise<boolean>[] {
+): readonly MaskProbe[] {
   const known = maskProbes.get(metadata) ?? { columns: listVerbatimColumns(metadata), results: new Map() };
   maskProbes.set(metadata, known);
   return known.columns
@@ -64,7 +70,8 @@ export function probeFields(
       // Not the first caller's signal, since others wait for the same response. The client's own deadline bounds it.
       const probe = isMaskedField(client, pattern, name, new AbortController().signal);
       known.results.set(name, probe);
-      probe.catch(() => known.results.delete(name));
+      const forget = () => known.results.delete(name);
+      probe.then((masked) => masked === undefined && forget(), forget);
       return probe;
     });
 }
@@ -75,9 +82,8 @@ async function isMaskedField(
   pattern: string,
   field: string,
   signal: AbortSignal,
-): Promise<boolean> {
-  const masked = await findMaskedInSample(client, pattern, { exists: { field } }, [field], signal);
-  return masked.length > 0;
+): MaskProbe {
+  return (await probeSample(client, pattern, { exists: { field } }, [field], signal)).get(field);
 }
 
 /** What one probe needs. */
@@ -99,14 +105,14 @@ const completenessForm = z.object({
   _shards: z.object({ total: z.number(), failed: z.number() }),
 });
 
-/** The fields that are masked in the first documents that a query finds. */
-export async function findMaskedInSample(
+/** Whether each field is masked in the first documents that a query finds; without the fields that have no value there. */
+export async function probeSample(
   client: ElasticClient,
   pattern: string,
   query: Query,
   names: readonly string[],
   signal: AbortSignal,
-): Promise<readonly string[]> {
+): Promise<ReadonlyMap<string, boolean>> {
   const probe: Probe = { client, pattern, signal };
   // By values, not by ordinals, which the columns of a masked field do not have.
   const values = await runAggregations(
@@ -118,25 +124,26 @@ export async function findMaskedInSample(
     })),
     topValueForm,
   );
+  const found = new Map<string, boolean>();
   const terms = names.flatMap((field, at): readonly { field: string; term: Query }[] => {
     const key = values[at]?.values.buckets[0]?.key;
+    if (key !== undefined) found.set(field, false);
     return typeof key === "string" ? [{ field, term: { term: { [field]: key } } }] : [];
   });
-  if (terms.length === 0) return [];
+  if (terms.length === 0) return found;
   const counts = await runAggregations(
     probe,
     query,
     terms.map(({ term }) => ({ filter: term })),
     countForm,
   );
-  const masked: string[] = [];
   for (const [at, { field, term }] of terms.entries()) {
     if ((counts[at]?.doc_count ?? 0) > 0) continue;
     // Another copy of the shard may have shown other documents.
     const { hits } = await searchSample(probe, { track_total_hits: 1, query: term }, totalForm);
-    if (hits.total.value === 0) masked.push(field);
+    if (hits.total.value === 0) found.set(field, true);
   }
-  return masked;
+  return found;
 }
 
 /** The results of several aggregations over the sample, in order; none where no shard is searched. */

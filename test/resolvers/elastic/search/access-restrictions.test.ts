@@ -269,6 +269,20 @@ describe("masked field", () => {
     // A value of each, and how many documents a search finds by it.
     expect([countProbes("user"), countProbes("other")]).toEqual([2, 2]);
   });
+  test("is seen in the first document that comes with it", async () => {
+    const auth = { username: "masked", password: "p" };
+    const masked = { ...hit, _source: { ...hit._source, user: digest } };
+    let hasCome = false;
+    const answers = {
+      mapping,
+      search: (body: string) => (hasCome && !body.includes(digest) ? [masked] : []),
+      aggregate: (body: string) => aggregateOf(hasCome ? { user: digest } : {})(body),
+    };
+    const backend = await open(answers, { auth });
+    expect(await readLines(backend, "app-1", `user=${digest}`)).toEqual([]);
+    hasCome = true;
+    expect(await readLines(backend, "app-1", `user=${digest}`)).toEqual(["app-1/d0"]);
+  });
   test("is seen where the probe of another field is rejected", async () => {
     const auth = { username: "masked", password: "p" };
     const failing = (body: string) => (body.includes('"field":"other"') ? { status: 400 } : aggregate(body));

@@ -88,11 +88,11 @@ async function showView() {
   document.title = `${views[name].title} · ${site?.id ?? "no site"} · Readout`;
   if (site === undefined) {
     current = undefined;
-    const told =
+    const shown =
       sites.length === 0
         ? createEmptyPage("No sites", "This token may see none.")
         : createEmptyPage("No such site", "This token may see no site of that name. Choose one above.");
-    replaceChildren(main, told);
+    replaceChildren(main, shown);
     return;
   }
   await showState(name, { ...state, site: site.id }, site, running.signal, place);
@@ -161,8 +161,8 @@ function showUnreadPart() {
   replaceChildren(main, shown);
 }
 
-/** @param {string} [told] why it is asked for again */
-function askToken(told) {
+/** @param {string} [reason] why it is asked for again */
+function askToken(reason) {
   storeToken("");
   forgetSignIn();
   sites = undefined;
@@ -171,11 +171,11 @@ function askToken(told) {
   running = new AbortController();
   document.title = "Readout";
   for (const element of [siteField, refreshField, forget, tabs]) element.hidden = true;
-  void showTokenForm(told, running.signal);
+  void showTokenForm(reason, running.signal);
 }
 
-/** @param {string | undefined} told @param {AbortSignal} signal */
-async function showTokenForm(told, signal) {
+/** @param {string | undefined} reason @param {AbortSignal} signal */
+async function showTokenForm(reason, signal) {
   replaceChildren(main, createLoadingState("the form"));
   try {
     const { createTokenForm } = await import("./sign-in/token-form.js");
@@ -184,7 +184,7 @@ async function showTokenForm(told, signal) {
       storeToken(token);
       void start({ focus: true });
     };
-    const form = createTokenForm(told, { submit, refuse: askToken });
+    const form = createTokenForm(reason, { submit, refuse: askToken });
     replaceChildren(main, form.root);
     form.focus();
   } catch {
@@ -192,18 +192,18 @@ async function showTokenForm(told, signal) {
   }
 }
 
-/** @param {string} [told] why */
-async function signInAgain(told) {
+/** @param {string} [reason] why */
+async function signInAgain(reason) {
   running.abort();
-  const renewed = await renewSignIn(told);
-  if (!renewed.isLeaving) askToken(renewed.told);
+  const renewed = await renewSignIn(reason);
+  if (!renewed.isLeaving) askToken(renewed.reason);
 }
 
 /** The first view, also of whoever comes back from a provider. */
 async function open() {
   const outcome = await finishSignIn();
   if (outcome?.address) history.replaceState(null, "", outcome.address);
-  if (readToken() === "") return outcome === undefined ? signInAgain() : askToken(outcome.told);
+  if (readToken() === "") return outcome === undefined ? signInAgain() : askToken(outcome.reason);
   return start();
 }
 

@@ -29,9 +29,9 @@ export function startKeyboard({ root, focus, refresh }) {
     createElement(
       "dl",
       {},
-      keys.flatMap(([key = "", told = ""]) => [
+      keys.flatMap(([key = "", description = ""]) => [
         createElement("dt", {}, createElement("kbd", {}, key)),
-        createElement("dd", {}, told),
+        createElement("dd", {}, description),
       ]),
     ),
     createElement("form", { method: "dialog" }, createElement("button", {}, "Close")),

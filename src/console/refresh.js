@@ -58,10 +58,10 @@ export function findFailure(root) {
 /** Says in a view that it is as it was, and why. @param {HTMLElement} root @param {string} why */
 export function writeUnread(root, why) {
   root.querySelector(".unread")?.remove();
-  const told = createElement("span", { class: "unread" }, `Not read anew: ${why}`);
-  const status = root.querySelector(".told");
-  if (status === null) root.prepend(createElement("p", { class: "unread", role: "status" }, told));
-  else status.append(" ", told);
+  const notice = createElement("span", { class: "unread" }, `Not read anew: ${why}`);
+  const status = root.querySelector(".status-line");
+  if (status === null) root.prepend(createElement("p", { class: "unread", role: "status" }, notice));
+  else status.append(" ", notice);
 }
 
 /**

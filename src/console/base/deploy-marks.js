@@ -12,25 +12,44 @@ import { showPartFailure } from "./states.js";
 /** As many as the API gives at once, the newest. */
 const limit = 1_000;
 
+/** Those that were found last. A chart that is drawn anew has them at once. @type {WeakMap<MarkedSite, readonly DeployMark[]>} */
+const lastMarks = new WeakMap();
+
 /**
  * Marks the deploys of a range in a chart that is drawn already, and tells of them in words for those who do not see them.
- * @param {HTMLElement} told gets the words, or why there are no marks
+ * @param {HTMLElement} markText gets the words, or why there are no marks
  * @param {DrawMarks} draw
  * @param {{ readonly findSite: () => MarkedSite | Promise<MarkedSite>, readonly bounds: Bounds, readonly signal: AbortSignal }} options
  */
-export async function markDeploys(told, draw, options) {
+export async function markDeploys(markText, draw, options) {
   const { findSite, bounds, signal } = options;
   try {
     const site = await findSite();
     if (!site.deploys) return;
+    const show = (/** @type {readonly DeployMark[]} */ marks) => {
+      draw(marks);
+      replaceChildren(markText, marks.length > 0 && createMarkList(marks));
+    };
+    const known = lastMarks.get(site)?.filter(({ time }) => isWithin(time, bounds)) ?? [];
+    if (known.length > 0) show(known);
     const marks = await requestMarks(site.id, bounds, signal);
-    draw(marks);
-    replaceChildren(told, marks.length > 0 && createMarkList(marks));
+    lastMarks.set(site, marks);
+    if (JSON.stringify(marks) !== JSON.stringify(known)) show(marks);
   } catch (error) {
     // A site that is gone, or that the token may not see, has no marks.
     if (isAborted(error) || (error instanceof Failure && error.status === 404)) return;
-    showPartFailure(told, "Deploys are not marked.", error, () => void markDeploys(told, draw, options));
+    showPartFailure(
+      markText,
+      "Deploys are not marked.",
+      error,
+      () => void markDeploys(markText, draw, options),
+    );
   }
+}
+
+/** @param {number} time @param {Bounds} bounds */
+function isWithin(time, { from, to }) {
+  return time >= Date.parse(from) && time <= Date.parse(to);
 }
 
 /** Not of GraphQL, which a server loads with its first query. @param {string} site @param {Bounds} bounds @param {AbortSignal} signal @returns {Promise<readonly DeployMark[]>} */

@@ -53,7 +53,7 @@ export function createFailureState(error, retry) {
     return createEmptyState(`${message}.`, "Nothing is configured for this part of the site.");
   const title = status === 0 ? "No connection" : status === 404 ? "Not found" : "This could not be answered";
   // The API does not tell which of both it is.
-  const told = status === 404 ? "It is not there, or this token may not read it." : renderUntrusted(message);
+  const text = status === 404 ? "It is not there, or this token may not read it." : renderUntrusted(message);
   const issues = Array.isArray(details.issues) ? details.issues : [];
   // The same request gets the same answer.
   const isFinal = status === 404 || status === 422;
@@ -62,13 +62,13 @@ export function createFailureState(error, retry) {
     { class: "state state-failed", role: "alert" },
     createElement("p", { class: "state-title" }, title),
     // It repeats the issues.
-    createElement("p", {}, issues.length > 0 ? "The request is not valid:" : told),
+    createElement("p", {}, issues.length > 0 ? "The request is not valid:" : text),
     issues.length > 0 &&
       createElement(
         "ul",
         {},
-        issues.map(({ path, message: told }) =>
-          createElement("li", {}, renderUntrusted(`${path || "body"}: ${told}`)),
+        issues.map(({ path, message: issue }) =>
+          createElement("li", {}, renderUntrusted(`${path || "body"}: ${issue}`)),
         ),
       ),
     advice[slug] !== undefined && createElement("p", {}, advice[slug]),
@@ -95,15 +95,15 @@ export function showPartFailure(root, what, error, retry) {
   root.hidden = isSaid;
   root.classList.remove("loading");
   if (isSaid) return replaceChildren(root);
-  const told = createElement(
+  const failure = createElement(
     "p",
     { class: "muted", role: "status" },
     `${what} `,
     renderUntrusted(message),
     " ",
   );
-  if (status !== 422) told.append(createButton("Try again", retry));
-  replaceChildren(root, told);
+  if (status !== 422) failure.append(createButton("Try again", retry));
+  replaceChildren(root, failure);
 }
 
 /** @param {unknown} error @returns {{ status: number, slug: string, message: string, details: Readonly<Record<string, unknown>> }} */

@@ -24,7 +24,7 @@ import { createPodGrid } from "./pods.js";
  * @typedef {{
  *   readonly keep: import("../views.js").Shell<"kubernetes">["keep"], readonly query: HTMLInputElement,
  *   readonly only: HTMLSelectElement, readonly range: ReturnType<typeof createRangePicker>,
- *   readonly share: ReturnType<typeof createShareBar>, readonly told: HTMLElement,
+ *   readonly share: ReturnType<typeof createShareBar>, readonly statusLine: HTMLElement,
  *   readonly nodes: HTMLElement, readonly pods: HTMLElement, state: State | undefined,
  * }} ClusterView
  */
@@ -57,7 +57,7 @@ export function createKubernetesView({ go, keep }) {
   );
   const range = createRangePicker((value) => change({ range: value }));
   const share = createShareBar();
-  const told = createElement("p", { class: "told", role: "status" });
+  const statusLine = createElement("p", { class: "status-line", role: "status" });
   const nodes = createElement("section", { class: "section" });
   const pods = createElement("section", { class: "section" });
   const form = createSearchForm(
@@ -70,13 +70,13 @@ export function createKubernetesView({ go, keep }) {
     "div",
     {},
     form,
-    createElement("div", { class: "bar" }, told, share.root),
+    createElement("div", { class: "bar" }, statusLine, share.root),
     nodes,
     pods,
   );
 
   /** @type {ClusterView} */
-  const view = { keep, query, only, range, share, told, nodes, pods, state: undefined };
+  const view = { keep, query, only, range, share, statusLine, nodes, pods, state: undefined };
   return {
     root,
     /** @param {State} now @param {AbortSignal} signal */
@@ -87,12 +87,12 @@ export function createKubernetesView({ go, keep }) {
 
 /** @param {ClusterView} view @param {State} now @param {AbortSignal} signal */
 async function showCluster(view, now, signal) {
-  const { query, only, range, share, told, nodes, pods } = view;
+  const { query, only, range, share, statusLine, nodes, pods } = view;
   view.state = now;
   query.value = now.query;
   only.value = now.state;
   range.write(now.range);
-  replaceChildren(told);
+  replaceChildren(statusLine);
   replaceChildren(pods);
   nodes.hidden = false;
   replaceChildren(nodes, createLoadingState("the cluster"));
@@ -129,7 +129,7 @@ async function showCluster(view, now, signal) {
   const shown = podAnswer.value.filter((pod) => now.state === "any" || pod.state === now.state);
   const failed = podAnswer.value.filter((pod) => pod.state === "Failed").length;
   replaceChildren(
-    told,
+    statusLine,
     `${formatCount(shown.length, "pod")}${failed > 0 ? `, ${failed} failed` : ""}, as last seen up to ${formatLongTime(bounds.to)}`,
   );
   showPods(view, shown, figureAnswer.status === "fulfilled" ? figureAnswer.value : [], now, signal);

@@ -22,7 +22,7 @@ const height = 64;
  *   readonly body: object, readonly bounds: Bounds, readonly signal: AbortSignal,
  *   readonly choose: (bounds: Bounds) => void, readonly narrow: (term: string) => void,
  *   readonly counted: (total: number | undefined) => void,
- *   readonly drawn: (told: HTMLElement, mark: import("../base/deploy-marks.js").DrawMarks) => void,
+ *   readonly drawn: (markText: HTMLElement, mark: import("../base/deploy-marks.js").DrawMarks) => void,
  * }} options `counted` is told how many lines there are; undefined where they are too many to count. `drawn` is called when
  *   there are columns, with what marks deploys in them and what is to tell of these marks
  */
@@ -37,7 +37,7 @@ export async function showHistogram(root, options) {
     counted(counts.total);
     root.hidden = counts.total === 0;
     if (counts.total === 0) return replaceChildren(root);
-    const [marks, told] = [
+    const [marks, markText] = [
       createElement("div", { class: "histogram-marks", "aria-hidden": "true" }),
       createElement("div"),
     ];
@@ -46,9 +46,9 @@ export async function showHistogram(root, options) {
       root,
       createElement("div", { class: "histogram-drawing" }, drawing, marks),
       readout,
-      createElement("div", { class: "histogram-foot" }, createLegend(counts, narrow), told),
+      createElement("div", { class: "histogram-foot" }, createLegend(counts, narrow), markText),
     );
-    drawn(told, (deploys) => drawMarks(marks, deploys, bounds, signal));
+    drawn(markText, (deploys) => drawMarks(marks, deploys, bounds, signal));
   } catch (error) {
     if (isAborted(error)) return;
     counted(undefined);

@@ -100,7 +100,7 @@ export function writeCount(search, more = search.note) {
   const count = isPart
     ? `${formatNumber(loaded)} of ${formatCount(total, "line")} loaded`
     : formatLoaded(loaded, isComplete, "line");
-  replaceChildren(view.told, `${count}, ${way}, ${between}${more}`);
+  replaceChildren(view.statusLine, `${count}, ${way}, ${between}${more}`);
 }
 
 /** @param {Search} search */

@@ -41,7 +41,7 @@ import { createTakeOutMenu } from "./take-out.js";
  *   readonly query: ReturnType<typeof createQueryBox>, readonly sources: HTMLElement,
  *   readonly range: ReturnType<typeof createRangePicker>, readonly order: HTMLSelectElement, readonly live: HTMLElement,
  *   readonly share: ReturnType<typeof createShareBar>, readonly takeOut: ReturnType<typeof createTakeOutMenu>,
- *   readonly told: HTMLElement, readonly histogram: HTMLElement, readonly fields: HTMLElement, readonly head: HTMLElement,
+ *   readonly statusLine: HTMLElement, readonly histogram: HTMLElement, readonly fields: HTMLElement, readonly head: HTMLElement,
  *   readonly list: import("./line-list.js").LineList, readonly foot: HTMLElement, state: State | undefined, search: Search | undefined,
  * }} LogsView
  */
@@ -95,7 +95,7 @@ export function createLogsView({ go, keep }) {
     share: createShareBar(),
     takeOut: createTakeOutMenu(),
     narrow: (term) => change({ query: addTerm(query.read(), term) }),
-    told: createElement("p", { class: "told", role: "status" }),
+    statusLine: createElement("p", { class: "status-line", role: "status" }),
     histogram: createElement("section", {
       class: "histogram-box",
       "aria-label": "Lines over time",
@@ -123,7 +123,7 @@ export function createLogsView({ go, keep }) {
 
 /** What stands below the form. @param {LogsView} view */
 function createParts(view) {
-  const { share, takeOut, told, histogram, fields, head, list, foot } = view;
+  const { share, takeOut, statusLine, histogram, fields, head, list, foot } = view;
   const isWide = matchMedia("(min-width: 900px)").matches;
   const panel = createElement(
     "details",
@@ -134,7 +134,7 @@ function createParts(view) {
   const saved = createSavedMenu(() => printAddress("logs", view.state));
   const tools = createElement("div", { class: "tools" }, saved, takeOut.root, share.root);
   return [
-    createElement("div", { class: "bar" }, told, tools),
+    createElement("div", { class: "bar" }, statusLine, tools),
     histogram,
     createElement(
       "div",
@@ -158,7 +158,7 @@ function toggleLive({ state, change }) {
 
 /** @param {LogsView} view @param {State} now @param {AbortSignal} signal @param {import("../base/api.js").Site} site @param {import("../places.js").Place} [place] */
 async function showLogs(view, now, signal, site, place) {
-  const { sources, share, told, list, foot } = view;
+  const { sources, share, statusLine, list, foot } = view;
   view.state = now;
   view.search = undefined;
   // An address may ask for what no switch here does: a tail goes on at the newest end of a range that ends now.
@@ -167,7 +167,7 @@ async function showLogs(view, now, signal, site, place) {
   showSourceChips(sources, site.sources, chosen, (next) => view.change({ sources: next }));
   writeControls(view, now, isLive);
   list.clear();
-  replaceChildren(told);
+  replaceChildren(statusLine);
   const hasSources = site.sources.length > 0;
   for (const one of [share.root, view.takeOut.root]) one.hidden = !hasSources;
   if (!hasSources) {
@@ -194,9 +194,9 @@ async function showLogs(view, now, signal, site, place) {
       if (search.lines.length > 0) writeCount(search);
     },
     // After the lines, which nobody is to wait longer for.
-    drawn: async (marksTold, mark) => {
+    drawn: async (markText, mark) => {
       await linesShown;
-      void markDeploys(marksTold, mark, { findSite: () => site, bounds: search.bounds, signal });
+      void markDeploys(markText, mark, { findSite: () => site, bounds: search.bounds, signal });
     },
   });
   await linesShown;
@@ -205,14 +205,14 @@ async function showLogs(view, now, signal, site, place) {
 }
 
 /** @param {LogsView} view @param {State} now @param {boolean} isLive */
-function writeControls({ query, range, order, live, told, head, list }, now, isLive) {
+function writeControls({ query, range, order, live, statusLine, head, list }, now, isLive) {
   query.write(now.query);
   range.write(now.range);
   order.value = now.order;
   live.setAttribute("aria-pressed", String(isLive));
   live.dataset.state = "waiting";
   // The number of lines is news to a reader once, not with every line that comes.
-  told.setAttribute("aria-live", isLive ? "off" : "polite");
+  statusLine.setAttribute("aria-live", isLive ? "off" : "polite");
   head.hidden = now.columns.length === 0;
   for (const one of [head, list.root]) {
     one.classList.toggle("has-columns", now.columns.length > 0);

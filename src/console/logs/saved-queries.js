@@ -50,7 +50,7 @@ export function createSavedMenu(readAddress) {
     maxlength: 80,
     "aria-label": "Name of this search",
   });
-  const told = createElement("p", { class: "muted", role: "status" });
+  const statusLine = createElement("p", { class: "muted", role: "status" });
   const form = createElement(
     "form",
     { class: "joined" },
@@ -59,15 +59,15 @@ export function createSavedMenu(readAddress) {
   );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    told.textContent = writeSaved(localStorage, { name: name.value.trim(), address: readAddress() });
-    if (told.textContent === "") name.value = "";
+    statusLine.textContent = writeSaved(localStorage, { name: name.value.trim(), address: readAddress() });
+    if (statusLine.textContent === "") name.value = "";
     write();
   });
   const root = createElement(
     "details",
     { class: "menu" },
     createElement("summary", { class: "button" }, "Saved"),
-    createElement("div", { class: "menu-body" }, list, form, told),
+    createElement("div", { class: "menu-body" }, list, form, statusLine),
   );
   root.addEventListener("toggle", () => root.open && write());
   return root;
@@ -85,7 +85,7 @@ export function createSavedMenu(readAddress) {
           createButton(
             `Forget ${saved.name}`,
             () => {
-              told.textContent = writeSaved(localStorage, { name: saved.name, address: "" });
+              statusLine.textContent = writeSaved(localStorage, { name: saved.name, address: "" });
               write();
             },
             {},

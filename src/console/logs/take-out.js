@@ -19,23 +19,23 @@ const formats = {
 export function createTakeOutMenu() {
   /** @type {Source | undefined} */
   let source;
-  const told = createElement("p", { class: "muted", role: "status" });
+  const statusLine = createElement("p", { class: "muted", role: "status" });
   const copy = createButton("Copy the loaded lines", async () => {
     const lines = source?.lines() ?? [];
-    told.textContent = (await copyText(printLines(lines)))
+    statusLine.textContent = (await copyText(printLines(lines)))
       ? `${lines.length} copied`
       : "Copying is not allowed";
   });
   const files = Object.entries(formats).map(([name, { type, ending }]) =>
     createButton(`All lines as ${name}`, async () => {
       if (source === undefined) return;
-      told.textContent = "Reading…";
+      statusLine.textContent = "Reading…";
       try {
         const blob = await requestBlob(source.request, type, new AbortController().signal);
         saveFile(blob, `lines.${ending}`);
-        told.textContent = "";
+        statusLine.textContent = "";
       } catch (error) {
-        if (!isAborted(error)) told.textContent = error instanceof Error ? error.message : "";
+        if (!isAborted(error)) statusLine.textContent = error instanceof Error ? error.message : "";
       }
     }),
   );
@@ -43,14 +43,14 @@ export function createTakeOutMenu() {
     "details",
     { class: "menu" },
     createElement("summary", { class: "button" }, "Take out"),
-    createElement("div", { class: "menu-body" }, copy, files, told),
+    createElement("div", { class: "menu-body" }, copy, files, statusLine),
   );
   return {
     root,
     /** @param {Source} next */
     write(next) {
       source = next;
-      told.textContent = "";
+      statusLine.textContent = "";
     },
   };
 }

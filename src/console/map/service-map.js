@@ -25,14 +25,14 @@ export function createServiceMapView({ go }) {
   let state;
   const range = createRangePicker((value) => state !== undefined && go({ ...state, range: value }));
   const share = createShareBar();
-  const told = createElement("p", { class: "told", role: "status" });
+  const statusLine = createElement("p", { class: "status-line", role: "status" });
   const shown = createElement("div", { class: "map" });
   const form = createSearchForm(() => state !== undefined && go(state), range.root);
   const root = createElement(
     "div",
     {},
     form,
-    createElement("div", { class: "bar" }, told, share.root),
+    createElement("div", { class: "bar" }, statusLine, share.root),
     shown,
   );
   return { root, show };
@@ -48,13 +48,16 @@ export function createServiceMapView({ go }) {
       arguments: request,
       selection,
     });
-    replaceChildren(told);
+    replaceChildren(statusLine);
     replaceChildren(shown, createLoadingState("the map"));
     try {
       /** @type {SiteEdges} */
       const edges = await requestJson(buildPost("tracing/site_edges", request), signal);
       const all = listEdges(edges);
-      replaceChildren(told, `${formatCount(all.length, "edge")}, ${formatRange(bounds.from, bounds.to)}`);
+      replaceChildren(
+        statusLine,
+        `${formatCount(all.length, "edge")}, ${formatRange(bounds.from, bounds.to)}`,
+      );
       if (all.length === 0)
         return replaceChildren(
           shown,
@@ -95,8 +98,12 @@ function drawMap(site, edges) {
     const full = printVisible(name);
     const short = full.length > maxNameLength ? `${full.slice(0, maxNameLength - 1)}…` : full;
     const edge = placed.find((one) => one.side === side && one.edge.service === name)?.edge;
-    const told = edge === undefined ? "" : `${formatNumber(edge.count)} · ${formatDuration(edge.mean)}`;
-    const text = createSvg("text", { x: nodeSize.width / 2, y: told === "" ? 22 : 15 }, short.toWellFormed());
+    const label = edge === undefined ? "" : `${formatNumber(edge.count)} · ${formatDuration(edge.mean)}`;
+    const text = createSvg(
+      "text",
+      { x: nodeSize.width / 2, y: label === "" ? 22 : 15 },
+      short.toWellFormed(),
+    );
     const group = createSvg(
       "g",
       {
@@ -108,8 +115,8 @@ function drawMap(site, edges) {
       createSvg("rect", { ...nodeSize, rx: 5 }),
       text,
     );
-    if (told !== "")
-      group.append(createSvg("text", { class: "map-told", x: nodeSize.width / 2, y: 29 }, told));
+    if (label !== "")
+      group.append(createSvg("text", { class: "map-label", x: nodeSize.width / 2, y: 29 }, label));
     return group;
   });
   const arrow = createSvg(

@@ -53,7 +53,7 @@ async function findMetric(site, name, signal) {
 
 /** @param {MetricsView} view @param {State} now @param {AbortSignal} signal @param {import("../base/api.js").Site} site */
 export async function showMetric(view, now, signal, site) {
-  const { tags, share, told, chart } = view;
+  const { tags, share, statusLine, chart } = view;
   const [metric, ...others] = await Promise.all([
     requestMetric(now.site, now.name, signal),
     ...now.also.map((name) => findMetric(now.site, name, signal)),
@@ -108,14 +108,14 @@ export async function showMetric(view, now, signal, site) {
   const every = resolutionNames[answer.resolution] ?? answer.resolution;
   const rest = series.length === maxSeries ? " (no more are drawn; narrow the tags for others)" : "";
   replaceChildren(
-    told,
+    statusLine,
     `${metric.metric_type}, ${formatCount(series.length, "series", "series")}${rest}, every ${every}, ${formatRange(bounds.from, bounds.to)}`,
     unknown.length > 0 && ". This site has no metric ",
     unknown.length > 0 && renderUntrusted(unknown.join(", ")),
   );
   if (series.length > 0) {
     const drawn = drawSeries(view, now, answer, signal);
-    void markDeploys(drawn.told, drawn.mark, { findSite: () => site, bounds, signal });
+    void markDeploys(drawn.markText, drawn.mark, { findSite: () => site, bounds, signal });
     return;
   }
   const hint =
@@ -144,8 +144,8 @@ function drawSeries({ change, chart }, now, { resolution, series }, signal) {
   const isNamed = now.also.length > 0;
   const drawn = createElement("div");
   const table = createSeriesTable(series, { isNamed, show: (hidden) => made.show(hidden) });
-  const told = createElement("div");
-  replaceChildren(chart, drawn, told, table.root, createValueTable(series, now.name, isNamed));
+  const markText = createElement("div");
+  replaceChildren(chart, drawn, markText, table.root, createValueTable(series, now.name, isNamed));
   const unit = [...new Set(series.map(({ name, field }) => findUnit(name, field)))].join(", ");
   const made = drawChart(
     drawn,
@@ -165,5 +165,5 @@ function drawSeries({ change, chart }, now, { resolution, series }, signal) {
       },
     },
   );
-  return { told, mark: made.mark };
+  return { markText, mark: made.mark };
 }

@@ -29,7 +29,7 @@ import { createTagFields } from "./tag-fields.js";
  *   readonly fieldsField: HTMLElement, readonly aggregationField: HTMLElement, readonly resolutionField: HTMLElement,
  *   readonly style: HTMLSelectElement, readonly scale: HTMLSelectElement, readonly more: HTMLInputElement,
  *   readonly others: HTMLElement, readonly drawn: HTMLElement, readonly publish: ReturnType<typeof createPublishMenu>,
- *   readonly share: ReturnType<typeof createShareBar>, readonly told: HTMLElement, readonly chart: HTMLElement,
+ *   readonly share: ReturnType<typeof createShareBar>, readonly statusLine: HTMLElement, readonly chart: HTMLElement,
  *   state: State | undefined, asked: { readonly site: string, readonly names: readonly string[] } | undefined,
  * }} MetricsView
  */
@@ -62,7 +62,7 @@ export function createMetricsView({ go }) {
   const drawing = createDrawingControls(known.id, change, () => view.state?.also ?? []);
   const share = createShareBar();
   const publish = createPublishMenu();
-  const told = createElement("p", { class: "told", role: "status" });
+  const statusLine = createElement("p", { class: "status-line", role: "status" });
   const chart = createElement("div");
   const form = createElement(
     "form",
@@ -84,7 +84,7 @@ export function createMetricsView({ go }) {
     createElement(
       "div",
       { class: "bar" },
-      told,
+      statusLine,
       createElement("div", { class: "tools" }, publish.root, share.root),
     ),
     chart,
@@ -100,7 +100,7 @@ export function createMetricsView({ go }) {
     ...drawing,
     share,
     publish,
-    told,
+    statusLine,
     chart,
     state: undefined,
     asked: undefined,
@@ -181,7 +181,7 @@ function createDrawingControls(names, change, readAlso) {
 /** @param {MetricsView} view @param {State} now @param {AbortSignal} signal @param {import("../base/api.js").Site} site */
 async function showMetrics(view, now, signal, site) {
   const { name, resolution, range, tags, fieldsField, aggregationField, resolutionField } = view;
-  const { share, told, chart } = view;
+  const { share, statusLine, chart } = view;
   view.state = now;
   range.write(now.range);
   resolution.value = now.resolution;
@@ -192,7 +192,7 @@ async function showMetrics(view, now, signal, site) {
   if (now.name === "") aggregationField.hidden = true;
   share.root.hidden = true;
   view.publish.root.hidden = true;
-  replaceChildren(told);
+  replaceChildren(statusLine);
   replaceChildren(chart, createLoadingState("metrics"));
   try {
     const names = await readNames(view, now.site, signal);
@@ -208,13 +208,13 @@ async function showMetrics(view, now, signal, site) {
   } catch (error) {
     if (isAborted(error)) return;
     const isUnknown = error instanceof Failure && error.status === 404 && view.asked !== undefined;
-    const told = isUnknown
+    const shown = isUnknown
       ? [
           createEmptyState("No such metric", `This site has none of the name ${now.name}.`),
           createChoice(view, view.asked?.names ?? []),
         ]
       : [createFailureState(error, () => void showMetrics(view, now, signal, site))];
-    replaceChildren(chart, told);
+    replaceChildren(chart, shown);
   }
 }
 

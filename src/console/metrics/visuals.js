@@ -85,9 +85,9 @@ function showSeries(root, visual, found, signal) {
     return root.append(createEmptyState("No values", "None has a value in this range."));
   const { series, isNamed } = nameSeries(found);
   const drawn = createElement("div");
-  const told = createElement("div");
+  const markText = createElement("div");
   const table = createSeriesTable(series, { isNamed, show: (shown) => chart.show(shown) });
-  root.append(drawn, told, table.root, createValueTable(series, visual.title, isNamed));
+  root.append(drawn, markText, table.root, createValueTable(series, visual.title, isNamed));
   const chart = drawChart(
     drawn,
     series.map((one) => ({ label: formatLabel(one, isNamed), data: one.data })),
@@ -102,7 +102,7 @@ function showSeries(root, visual, found, signal) {
     },
   );
   const findSite = () => requestVisualSite(visual.id, signal);
-  void markDeploys(told, chart.mark, { findSite, bounds: visual, signal });
+  void markDeploys(markText, chart.mark, { findSite, bounds: visual, signal });
 }
 
 /** What is published does not tell whose it is. @param {string} id @param {AbortSignal} signal @returns {Promise<import("../base/api.js").Site>} */

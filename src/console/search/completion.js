@@ -11,8 +11,8 @@ import { readTerms } from "./tokens.js";
  * }} Place
  */
 /**
- * `text` is written into the query, `isSigned` if it ends with an operator; `told` says more of it.
- * @typedef {{ readonly text: string, readonly label: string, readonly told?: string, readonly isSigned?: boolean }} Suggestion
+ * `text` is written into the query, `isSigned` if it ends with an operator; `hint` says more of it.
+ * @typedef {{ readonly text: string, readonly label: string, readonly hint?: string, readonly isSigned?: boolean }} Suggestion
  */
 
 const operators = {
@@ -69,10 +69,10 @@ export function suggestFields({ kind, typed, field }, fields) {
 
 /** @param {string} field */
 function suggestOperators(field) {
-  return Object.entries(operators).map(([sign, told]) => ({
+  return Object.entries(operators).map(([sign, hint]) => ({
     text: `${field}${sign}`,
     label: `${field}${sign}`,
-    told,
+    hint,
     isSigned: true,
   }));
 }
@@ -86,7 +86,7 @@ export function suggestValues({ typed }, values) {
   const counts = new Map(values.map(({ value, count }) => [value, count]));
   return rank([...counts.keys()], typed).map((value) => {
     const count = counts.get(value);
-    return { text: printValue(value), label: value, ...(count === undefined ? {} : { told: String(count) }) };
+    return { text: printValue(value), label: value, ...(count === undefined ? {} : { hint: String(count) }) };
   });
 }
 

@@ -11,7 +11,7 @@ import { attachSuggestions } from "./suggestions.js";
  * }} options
  */
 export function createQueryBox({ label, placeholder, submit, suggest }) {
-  const told = createElement("p", { class: "query-error", id: generateId("error"), hidden: true });
+  const errorLine = createElement("p", { class: "query-error", id: generateId("error"), hidden: true });
   const copy = createElement("div", { class: "query-copy", "aria-hidden": "true" });
   const area = createElement("textarea", {
     rows: 1,
@@ -19,7 +19,7 @@ export function createQueryBox({ label, placeholder, submit, suggest }) {
     spellcheck: "false",
     autocapitalize: "off",
     autocomplete: "off",
-    "aria-describedby": told.id,
+    "aria-describedby": errorLine.id,
   });
   const list = suggest === undefined ? undefined : attachSuggestions(area, suggest);
   area.addEventListener("keydown", (event) => {
@@ -30,12 +30,12 @@ export function createQueryBox({ label, placeholder, submit, suggest }) {
   });
   area.addEventListener("input", clear);
   const root = createField(label, area, "query");
-  root.append(createElement("div", { class: "query-box" }, copy, area), told);
+  root.append(createElement("div", { class: "query-box" }, copy, area), errorLine);
   if (list !== undefined) root.append(list.root);
 
   function clear() {
     area.removeAttribute("aria-invalid");
-    told.hidden = true;
+    errorLine.hidden = true;
     replaceChildren(copy, `${area.value}\u200b`);
   }
 
@@ -67,8 +67,8 @@ export function createQueryBox({ label, placeholder, submit, suggest }) {
         "\u200b",
       );
       area.setAttribute("aria-invalid", "true");
-      replaceChildren(told, renderUntrusted(message), ` (at character ${start + 1})`);
-      told.hidden = false;
+      replaceChildren(errorLine, renderUntrusted(message), ` (at character ${start + 1})`);
+      errorLine.hidden = false;
       return true;
     },
   };

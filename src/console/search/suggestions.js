@@ -76,13 +76,13 @@ async function openList(list) {
   list.offered = found;
   replaceChildren(
     root,
-    found.map(({ label, told }, at) => {
+    found.map(({ label, hint }, at) => {
       const option = createElement(
         "li",
         { role: "option", id: `${root.id}-${at}`, "aria-selected": "false" },
         renderUntrusted(label),
         " ",
-        told !== undefined && createElement("span", { class: "muted" }, told),
+        hint !== undefined && createElement("span", { class: "muted" }, hint),
       );
       // The text area keeps the focus.
       option.addEventListener("pointerdown", (event) => {

@@ -12,7 +12,7 @@ import { holdToken } from "../base/api.js";
  */
 
 /** How one attempt went that came back: where it began, and why there is no token. */
-/** @typedef {{ readonly address: string, readonly told?: string }} Outcome */
+/** @typedef {{ readonly address: string, readonly reason?: string }} Outcome */
 
 /** What the page of `take-answer.js` has left. */
 const answerKey = "readout.sign-in.answer";
@@ -79,7 +79,7 @@ export async function finishSignIn() {
   const written = takeItem(attemptKey);
   if (answer === undefined) return undefined;
   const stranger = "The answer belongs to no sign-in of this tab. Sign in again.";
-  if (written === undefined) return { address: "", told: stranger };
+  if (written === undefined) return { address: "", reason: stranger };
   /** @type {Attempt} */
   const attempt = JSON.parse(written);
   const { address, issuer } = attempt;
@@ -88,7 +88,7 @@ export async function finishSignIn() {
     confirmable = issuer;
     return { address };
   } catch (error) {
-    return { address, told: await explainFailure(error, issuer) };
+    return { address, reason: await explainFailure(error, issuer) };
   }
 }
 
@@ -108,14 +108,14 @@ export function forgetSignIn() {
 
 /**
  * Signs in again where this tab is signed in. Once for each token that the server has taken, so that no refusal leads around.
- * @param {string} [told] what to say where it is signed in nowhere
- * @returns {Promise<{ readonly isLeaving: boolean, readonly told?: string | undefined }>}
+ * @param {string} [reason] what to say where it is signed in nowhere
+ * @returns {Promise<{ readonly isLeaving: boolean, readonly reason?: string | undefined }>}
  */
-export async function renewSignIn(told) {
+export async function renewSignIn(reason) {
   const issuer = forgetSignIn();
-  if (issuer === undefined) return { isLeaving: false, told };
+  if (issuer === undefined) return { isLeaving: false, reason };
   const failure = await beginSignIn(issuer);
-  return { isLeaving: failure === undefined, told: failure };
+  return { isLeaving: failure === undefined, reason: failure };
 }
 
 /** @param {Attempt} attempt @param {URLSearchParams} answer @returns {Promise<string>} the access token @throws {Error} */

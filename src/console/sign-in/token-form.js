@@ -3,11 +3,11 @@ import { createButton, createElement, createField, replaceChildren } from "../ba
 import { beginSignIn, readHost, requestSettings } from "./sign-in.js";
 
 /**
- * @param {string | undefined} told why the token is asked for again
- * @param {{ readonly submit: (token: string) => void, readonly refuse: (told: string) => void }} done `refuse` is told why a provider
+ * @param {string | undefined} reason why the token is asked for again
+ * @param {{ readonly submit: (token: string) => void, readonly refuse: (reason: string) => void }} done `refuse` is told why a provider
  *   could not be reached
  */
-export function createTokenForm(told, { submit, refuse }) {
+export function createTokenForm(reason, { submit, refuse }) {
   const input = createElement("input", {
     type: "password",
     // What a header can hold.
@@ -16,20 +16,20 @@ export function createTokenForm(told, { submit, refuse }) {
     autocomplete: "off",
     spellcheck: "false",
     required: true,
-    "aria-describedby": "token-told",
+    "aria-describedby": "token-help",
   });
   const root = createElement(
     "form",
     { class: "token" },
     createElement("h1", {}, "Logs, traces and metrics"),
     createElement("p", {}, "Readout answers with what your token may see."),
-    told !== undefined && createElement("p", { class: "refused", role: "alert" }, told),
+    reason !== undefined && createElement("p", { class: "refused", role: "alert" }, reason),
     createProviders(refuse),
     createField("Token", input),
     createElement("button", { type: "submit", class: "primary" }, "Show the data"),
     createElement(
       "p",
-      { class: "muted", id: "token-told" },
+      { class: "muted", id: "token-help" },
       "It is kept until this tab is closed, and goes to this server only. ",
       createElement("a", { href: "/docs" }, "The API without the console"),
     ),
@@ -41,14 +41,14 @@ export function createTokenForm(told, { submit, refuse }) {
   return { root, focus: () => input.focus() };
 }
 
-/** The identity providers to choose from; empty where there are none. @param {(told: string) => void} refused */
+/** The identity providers to choose from; empty where there are none. @param {(reason: string) => void} refused */
 function createProviders(refused) {
   const made = createElement("div", { class: "providers" });
   void showProviders(made, refused);
   return made;
 }
 
-/** @param {HTMLElement} made @param {(told: string) => void} refused */
+/** @param {HTMLElement} made @param {(reason: string) => void} refused */
 async function showProviders(made, refused) {
   // Without its settings the page is as without providers.
   const settings = await requestSettings().catch(() => undefined);
@@ -66,8 +66,8 @@ async function showProviders(made, refused) {
       createButton(
         `Sign in with ${readHost(issuer)}`,
         async () => {
-          const told = await beginSignIn(issuer);
-          if (told !== undefined) refused(told);
+          const reason = await beginSignIn(issuer);
+          if (reason !== undefined) refused(reason);
         },
         { class: "primary" },
       ),

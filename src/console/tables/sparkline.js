@@ -8,7 +8,7 @@ const [width, height] = [84, 20];
 export function createSparkline(counts) {
   const most = Math.max(1, ...counts);
   const step = width / counts.length;
-  const told = `Over time: ${counts.map(formatNumber).join(", ")}`;
+  const label = `Over time: ${counts.map(formatNumber).join(", ")}`;
   const bars = counts.map((count, at) => {
     const size = count === 0 ? 0 : Math.max(1.5, (count / most) * height);
     return createSvg("rect", {
@@ -18,10 +18,10 @@ export function createSparkline(counts) {
       height: size.toFixed(2),
     });
   });
-  const title = createSvg("title", {}, told);
+  const title = createSvg("title", {}, label);
   return createSvg(
     "svg",
-    { class: "sparkline", role: "img", width, height, "aria-label": told },
+    { class: "sparkline", role: "img", width, height, "aria-label": label },
     title,
     ...bars,
   );

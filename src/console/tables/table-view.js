@@ -58,10 +58,16 @@ export function createTableView(go, options) {
   const change = (/** @type {object} */ part) => state !== undefined && go({ ...state, ...part });
   const range = createRangePicker((value) => change({ range: value }));
   const share = createShareBar();
-  const told = createElement("p", { class: "told", role: "status" });
+  const statusLine = createElement("p", { class: "status-line", role: "status" });
   const body = createElement("div");
   const form = createSearchForm(() => change({}), range.root, ...(options.controls ?? []));
-  const root = createElement("div", {}, form, createElement("div", { class: "bar" }, told, share.root), body);
+  const root = createElement(
+    "div",
+    {},
+    form,
+    createElement("div", { class: "bar" }, statusLine, share.root),
+    body,
+  );
 
   return { root, change, show };
 
@@ -72,14 +78,14 @@ export function createTableView(go, options) {
     options.write?.(now);
     const bounds = resolveRange(now.range, Date.now());
     share.write(...options.share(now, bounds));
-    replaceChildren(told);
+    replaceChildren(statusLine);
     replaceChildren(body, createLoadingState(options.many));
     try {
       const rows = await options.ask(now, bounds, signal);
       const { what, many, limit = Number.POSITIVE_INFINITY, order = "" } = options;
       const total = rows.length < limit ? rows.length : await options.countAll?.(now, bounds, signal);
       const count = formatFirst(rows.length, total, order, what, many);
-      replaceChildren(told, `${count}, ${formatRange(bounds.from, bounds.to)}`);
+      replaceChildren(statusLine, `${count}, ${formatRange(bounds.from, bounds.to)}`);
       if (rows.length === 0)
         return replaceChildren(body, createEmptyState(`No ${options.many}`, options.nothing));
       const lines = rows.map((row) => ({ row, spark: createElement("span", { class: "spark" }) }));
@@ -173,8 +179,8 @@ async function fillSparklines(
   } catch (error) {
     if (isAborted(error)) return;
     // The figures stand without it.
-    const told = error instanceof Error ? error.message : "";
+    const reason = error instanceof Error ? error.message : "";
     for (const { spark } of lines)
-      replaceChildren(spark, createElement("span", { title: told }, "not counted"));
+      replaceChildren(spark, createElement("span", { title: reason }, "not counted"));
   }
 }

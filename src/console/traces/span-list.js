@@ -121,7 +121,7 @@ function createSpanTools(list, items, rows) {
     placeholder: "Find in spans",
     "aria-label": "Find in spans",
   });
-  const told = createElement("span", { class: "muted", role: "status" });
+  const statusLine = createElement("span", { class: "muted", role: "status" });
   /** @type {readonly number[]} */
   let found = [];
   let last = -1;
@@ -132,15 +132,15 @@ function createSpanTools(list, items, rows) {
     list.classList.toggle("searched", text !== "");
     const sought = new Set(found);
     for (const [at, item] of items.entries()) item.toggleAttribute("data-sought", sought.has(at));
-    told.textContent = text === "" ? "" : formatCount(found.length, "span");
+    statusLine.textContent = text === "" ? "" : formatCount(found.length, "span");
   });
   input.addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
     last = found.find((at) => at > last) ?? found[0] ?? -1;
     items[last]?.scrollIntoView({ block: "center" });
   });
-  const path = createElement("span", { class: "muted critical-told" }, "Critical path");
-  return createElement("div", { class: "span-tools" }, input, told, path);
+  const path = createElement("span", { class: "muted critical-legend" }, "Critical path");
+  return createElement("div", { class: "span-tools" }, input, statusLine, path);
 }
 
 /** @param {Row} row @param {number} service its place among the services @param {ListOptions} options @param {readonly import("./critical-path.js").Stretch[]} critical */

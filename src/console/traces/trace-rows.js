@@ -41,8 +41,8 @@ export async function describeErrors(items, rows, signal) {
   /** @type {(text: (row: Summary) => Node | string) => void} */
   const write = (text) => {
     for (const [at, item] of items.entries()) {
-      const [told, row] = [item.querySelector(".exception"), rows[at]];
-      if (told !== null && row !== undefined) replaceChildren(told, text(row));
+      const [cell, row] = [item.querySelector(".exception"), rows[at]];
+      if (cell !== null && row !== undefined) replaceChildren(cell, text(row));
     }
   };
   try {

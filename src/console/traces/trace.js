@@ -18,7 +18,7 @@ import { buildWaterfall } from "./waterfall.js";
  * The elements that the view fills, what it asks of the page, and what it shows.
  * @typedef {{
  *   readonly keep: import("../views.js").Shell<"trace">["keep"], readonly share: ReturnType<typeof createShareBar>,
- *   readonly told: HTMLElement, readonly head: HTMLElement, readonly spans: HTMLElement, readonly logs: HTMLElement,
+ *   readonly statusLine: HTMLElement, readonly head: HTMLElement, readonly spans: HTMLElement, readonly logs: HTMLElement,
  *   readonly comparison: HTMLElement, readonly other: ReturnType<typeof createComparisonForm>, state: State | undefined,
  *   shape: import("./span-list.js").Shape,
  * }} TraceView
@@ -39,7 +39,7 @@ events_attributes`;
 /** @param {import("../views.js").Shell<"trace">} shell */
 export function createTraceView({ go, keep }) {
   const share = createShareBar();
-  const told = createElement("p", { class: "told", role: "status" });
+  const statusLine = createElement("p", { class: "status-line", role: "status" });
   const head = createElement("div", { class: "trace-head" });
   const spans = createElement("div");
   const logs = createElement("section", { class: "section" });
@@ -49,7 +49,7 @@ export function createTraceView({ go, keep }) {
     "div",
     {},
     head,
-    createElement("div", { class: "bar" }, told, share.root),
+    createElement("div", { class: "bar" }, statusLine, share.root),
     spans,
     logs,
     comparison,
@@ -59,7 +59,7 @@ export function createTraceView({ go, keep }) {
   const view = {
     keep,
     share,
-    told,
+    statusLine,
     head,
     spans,
     logs,
@@ -82,7 +82,7 @@ export function createTraceView({ go, keep }) {
  * @param {Site} site
  */
 async function showTrace(view, now, signal, site) {
-  const { share, told, head, spans, logs, comparison } = view;
+  const { share, statusLine, head, spans, logs, comparison } = view;
   if (view.state?.id !== now.id || view.state.site !== now.site) view.shape = createShape();
   view.state = now;
   view.other.write(now.other);
@@ -96,7 +96,7 @@ async function showTrace(view, now, signal, site) {
     head,
     createElement("h2", {}, "Trace ", createElement("code", {}, renderUntrusted(now.id))),
   );
-  replaceChildren(told);
+  replaceChildren(statusLine);
   replaceChildren(logs);
   replaceChildren(comparison);
   replaceChildren(spans, createLoadingState("the trace"));
@@ -136,7 +136,7 @@ async function showTrace(view, now, signal, site) {
  * @param {AbortSignal} signal
  */
 function showSpans(view, found, now, site, signal) {
-  const { keep, told, head, spans, comparison, other } = view;
+  const { keep, statusLine, head, spans, comparison, other } = view;
   const compared = createElement("div");
   const toggled = trackLastOpened(now.open, signal, (open) => {
     view.state = { ...now, open };
@@ -169,7 +169,7 @@ function showSpans(view, found, now, site, signal) {
   }
   const cut = rows.length > maxDrawnSpans ? `; the first ${formatNumber(maxDrawnSpans)} are drawn` : "";
   replaceChildren(
-    told,
+    statusLine,
     `${formatCount(rows.length, "span")} of ${formatCount(services.size, "service")} in ${formatDuration(length)}${cut}`,
   );
   showSpanList(spans, { rows, length }, { ...now, toggled, scope: { site, signal }, shape: view.shape });

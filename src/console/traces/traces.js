@@ -26,7 +26,7 @@ import { createTraceRow, createTracesTable, describeErrors, formatTraceKey } fro
  *   readonly namespace: HTMLInputElement, readonly action: HTMLInputElement, readonly least: HTMLInputElement,
  *   readonly below: HTMLInputElement, readonly durations: HTMLElement, readonly digest: HTMLElement,
  *   readonly range: ReturnType<typeof createRangePicker>, readonly order: HTMLSelectElement,
- *   readonly share: ReturnType<typeof createShareBar>, readonly told: HTMLElement,
+ *   readonly share: ReturnType<typeof createShareBar>, readonly statusLine: HTMLElement,
  *   readonly table: HTMLElement, readonly body: HTMLElement, readonly foot: HTMLElement, state: State | undefined,
  * }} TracesView
  */
@@ -59,7 +59,7 @@ export function createTracesView({ go }) {
   const range = createRangePicker((value) => change({ range: value }));
   const digest = createDigestChip(change);
   const share = createShareBar();
-  const told = createElement("p", { class: "told", role: "status" });
+  const statusLine = createElement("p", { class: "status-line", role: "status" });
   const body = createElement("tbody");
   const table = createTracesTable(body);
   const foot = createElement("div");
@@ -84,7 +84,7 @@ export function createTracesView({ go }) {
     "div",
     {},
     form,
-    createElement("div", { class: "bar" }, told, share.root),
+    createElement("div", { class: "bar" }, statusLine, share.root),
     durations,
     table,
     foot,
@@ -99,7 +99,7 @@ export function createTracesView({ go }) {
     digest,
     range,
     share,
-    told,
+    statusLine,
     table,
     body,
     foot,
@@ -173,13 +173,13 @@ function writeControls({ kind, query, namespace, action, least, below, digest, r
 
 /** @param {TracesView} view @param {State} asked @param {AbortSignal} signal @param {import("../places.js").Place} [place] */
 async function showTraces(view, asked, signal, place) {
-  const { change, query, share, told, table, body, foot } = view;
+  const { change, query, share, statusLine, table, body, foot } = view;
   // Only a listing by duration has an upper bound.
   const now = asked.below === 0 ? asked : { ...asked, order: /** @type {const} */ ("slowest") };
   view.state = now;
   writeControls(view, now);
   replaceChildren(body);
-  replaceChildren(told);
+  replaceChildren(statusLine);
   table.hidden = true;
   const bounds = resolveRange(now.range, Date.now());
   const pageOf = (/** @type {Summary | undefined} */ last) => ({
@@ -230,7 +230,7 @@ async function showTraces(view, asked, signal, place) {
       const what = now.kind === "errors" ? "trace with errors" : "trace";
       const many = now.kind === "errors" ? "traces with errors" : "traces";
       replaceChildren(
-        told,
+        statusLine,
         `${formatLoaded(body.childElementCount, isOver, what, many)}, ${way}, ${formatRange(bounds.from, bounds.to)}`,
       );
     },

@@ -52,7 +52,7 @@ const address = (view: string, more: Readonly<Record<string, string>> = {}) =>
   `#/${view}?${new URLSearchParams({ site: "shop", ...more, range: `${range.from}/${range.to}` })}`;
 const body = { site_id: "shop", ...range };
 const plain = (value: number) => value.toLocaleString("en");
-const told = () => page.locator("main .told").first();
+const told = () => page.locator("main .status-line").first();
 
 interface Counted {
   readonly total: number;
@@ -159,7 +159,7 @@ for (const server of named().filter(({ name }) => wanted.includes(name))) {
         .filter({ hasText: `of ${plain(lineCount)} lines loaded` })
         .waitFor();
       await page.evaluate(async () => {
-        while (document.querySelector(".told")?.textContent?.startsWith("10,000 lines") !== true) {
+        while (document.querySelector(".status-line")?.textContent?.startsWith("10,000 lines") !== true) {
           document.querySelector<HTMLElement>(".foot button")?.click();
           await new Promise((resolve) => setTimeout(resolve, 5));
         }

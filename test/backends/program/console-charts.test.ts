@@ -239,6 +239,33 @@ describe("deploys", () => {
     expect(complaints).toEqual([]);
   });
 
+  test("stay in sight while they are read anew", async () => {
+    await page.route("**/api/v2/logs/lines", (route) => route.fulfill({ json: [createLine(1)] }));
+    await answerCounts();
+    await answerMarkers(["2026-01-31T12:30:00Z", "revisio"], ["2026-01-31T12:50:00Z", "gone"]);
+    await open(`#/logs?range=${hour}`);
+    await markList().getByText("gone").waitFor({ state: "attached" });
+    const held = Promise.withResolvers<void>();
+    await page.route(markersPath, async (route) => {
+      await held.promise;
+      await route.fulfill({
+        json: {
+          count: 1,
+          markers: [{ created_at: "2026-01-31T12:30:00Z", short_revision: "revisio" }],
+        },
+      });
+    });
+    const old = await page.locator(".histogram").elementHandle();
+    await page.getByRole("button", { name: "Search" }).click();
+    await expect.poll(() => old?.evaluate((one) => one.isConnected)).toBe(false);
+    await markList().getByText("gone").waitFor({ state: "attached" });
+    expect(await page.locator(".histogram-mark").count()).toBe(2);
+    held.resolve();
+    await markList().getByText("gone").waitFor({ state: "detached" });
+    expect(await page.locator(".histogram-mark").count()).toBe(1);
+    expect(complaints).toEqual([]);
+  });
+
   test("are told not to be marked below the columns where they are too many to read", async () => {
     await page.route("**/api/v2/logs/lines", (route) => route.fulfill({ json: [createLine(1)] }));
     await answerCounts();

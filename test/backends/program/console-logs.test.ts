@@ -395,7 +395,7 @@ test("10,000 lines scroll without a task of more than 50 ms", async () => {
     await open(address());
     await page.locator(".line-item").first().waitFor();
     await page.evaluate(async () => {
-      while (document.querySelector(".told")?.textContent?.startsWith("10,000 ") !== true) {
+      while (document.querySelector(".status-line")?.textContent?.startsWith("10,000 ") !== true) {
         document.querySelector<HTMLElement>(".foot button")?.click();
         await new Promise((resolve) => setTimeout(resolve));
       }

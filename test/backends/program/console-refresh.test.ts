@@ -150,7 +150,7 @@ describe("a view stays as it is", () => {
     await page.locator("#main").focus();
     await refresh();
     await page.evaluate(() =>
-      getSelection()?.selectAllChildren(document.querySelector("main .told") as Element),
+      getSelection()?.selectAllChildren(document.querySelector("main .status-line") as Element),
     );
     await page.keyboard.press("r");
     await expect.poll(unread).toMatch(/^Not read anew/);

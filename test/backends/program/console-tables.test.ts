@@ -115,7 +115,7 @@ test("errors have type, message and count, and lead to their traces", async () =
 
 describe("a table of more rows than are read", () => {
   const many = <T>(make: (at: number) => T) => Array.from({ length: 1_000 }, (_, at) => make(at));
-  const told = () => page.locator("main .told").textContent();
+  const told = () => page.locator("main .status-line").textContent();
 
   test("of errors tells how many there are, and of which pieces it knows nothing", async () => {
     const time = "2026-01-31T12:00:00.000Z";

@@ -268,7 +268,7 @@ describe("all views", () => {
 
   test("are read anew as far as they were read", async () => {
     await open(`#/logs?${within}`);
-    const told = page.locator(".told");
+    const told = page.locator(".status-line");
     const countLoaded = async () => Number(/^\d+/.exec((await told.textContent()) ?? "")?.[0]);
     await page.locator(".line-item").nth(60).waitFor();
     await scrollUntil(async () => (await countLoaded()) >= 300);
@@ -277,7 +277,7 @@ describe("all views", () => {
     await expect.poll(() => page.locator(".foot .spinner").count()).toBe(0);
     const loaded = await countLoaded();
     const place = await page.evaluate(() => scrollY);
-    const old = await page.locator("main").evaluateHandle((main) => main.querySelector(".told"));
+    const old = await page.locator("main").evaluateHandle((main) => main.querySelector(".status-line"));
     await page.locator("#main").focus();
     await page.keyboard.press("r");
     await expect.poll(() => old.evaluate((element) => element?.isConnected)).toBe(false);

@@ -21,6 +21,17 @@ const range = {
 };
 const within = `range=${encodeURIComponent(`${range.from}/${range.to}`)}`;
 
+/** Scrolls up so far that no further page is asked for, and waits for one that is under way. */
+async function scrollFromEnd(pixels: number): Promise<void> {
+  await page.evaluate(async (pixels) => {
+    scrollBy(0, -pixels);
+    // An observer that saw the end before may ask in the next frame still.
+    for (let frame = 0; frame < 2; frame += 1)
+      await new Promise<number>((resolve) => requestAnimationFrame(resolve));
+  }, pixels);
+  await expect.poll(() => page.locator(".foot .spinner").count()).toBe(0);
+}
+
 async function openCheckout(): Promise<readonly string[]> {
   const rows = await ask("tracing/traces/errors", {
     site_ids: ["demo-shop"],
@@ -272,9 +283,7 @@ describe("all views", () => {
     const countLoaded = async () => Number(/^\d+/.exec((await told.textContent()) ?? "")?.[0]);
     await page.locator(".line-item").nth(60).waitFor();
     await scrollUntil(async () => (await countLoaded()) >= 300);
-    // Away from the end, so that no further page is asked for; one may be under way.
-    await page.evaluate(() => scrollBy(0, -3_000));
-    await expect.poll(() => page.locator(".foot .spinner").count()).toBe(0);
+    await scrollFromEnd(3_000);
     const loaded = await countLoaded();
     const place = await page.evaluate(() => scrollY);
     const old = await page.locator("main").evaluateHandle((main) => main.querySelector(".status-line"));
@@ -294,8 +303,7 @@ describe("all views", () => {
     const count = () => page.locator(rows).count();
     await page.locator(rows).first().waitFor();
     await scrollUntil(async () => (await count()) >= 3 * perPage);
-    await page.evaluate(() => scrollBy(0, -2_000));
-    await expect.poll(() => page.locator(".foot .spinner").count()).toBe(0);
+    await scrollFromEnd(2_000);
     const [loaded, isInPlace] = [await count(), await rememberPlace()];
     const leave = async (): Promise<void> => {
       await page.getByRole("link", { name: "Deploys" }).click();

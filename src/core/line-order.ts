@@ -73,7 +73,7 @@ async function* mergeSeveral(
   const heads = streams.map((stream): StreamHead => ({ stream, lines: [], isDone: false }));
   try {
     for (;;) {
-      await Promise.all(heads.filter(({ isDone, lines }) => !isDone && lines.length === 0).map(fillHead));
+      await Promise.all(heads.map(fillHead));
       const open = heads.filter((head) => head.lines.length > 0);
       if (open.length === 0) return;
       const ready = takeReadyLines(open, order);
@@ -84,10 +84,13 @@ async function* mergeSeveral(
   }
 }
 
+/** Reads on after an empty batch, which does not say how far the stream is complete. */
 async function fillHead(head: StreamHead): Promise<void> {
-  const { value, done } = await head.stream.next();
-  if (done === true) head.isDone = true;
-  else head.lines = value;
+  while (!head.isDone && head.lines.length === 0) {
+    const { value, done } = await head.stream.next();
+    if (done === true) head.isDone = true;
+    else head.lines = value;
+  }
 }
 
 /** Takes the lines up to the first of the last milliseconds. Every head has lines. */

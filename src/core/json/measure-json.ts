@@ -1,8 +1,8 @@
 // How long the text of a value is, without writing it.
 
 /**
- * Whether the JSON text of a value of JSON has more characters than `limit`, by a count that leaves escapes out. Takes time in
- * proportion to the limit and not to the value.
+ * Whether the JSON text of a value of JSON has more characters than `limit`, by a count that leaves escapes out. Reads no more
+ * values than the limit has characters, however many there are.
  */
 export function isLongerThan(value: unknown, limit: number): boolean {
   return countRest(value, limit) < 0;
@@ -13,9 +13,14 @@ function countRest(value: unknown, rest: number): number {
   if (typeof value === "string") return rest - value.length - 2;
   if (typeof value !== "object" || value === null) return rest - String(value).length;
   let left = rest - 2;
-  for (const [key, part] of Object.entries(value)) {
+  if (Array.isArray(value)) {
+    for (let at = 0; at < value.length && left >= 0; at++) left = countRest(value[at], left - 1);
+    return left;
+  }
+  const values = value as Readonly<Record<string, unknown>>;
+  for (const key in values) {
     if (left < 0) return left;
-    left = countRest(part, left - 1 - (Array.isArray(value) ? 0 : key.length + 3));
+    left = countRest(values[key], left - key.length - 4);
   }
   return left;
 }

@@ -68,7 +68,7 @@ export function probeFields(
       const probed = known.results.get(name);
       if (probed !== undefined) return probed;
       // Not the first caller's signal, since others wait for the same response. The client's own deadline bounds it.
-      const probe = isMaskedField(client, pattern, name, new AbortController().signal);
+      const probe = probeMask(client, pattern, name, new AbortController().signal);
       known.results.set(name, probe);
       const forget = () => known.results.delete(name);
       probe.then((masked) => masked === undefined && forget(), forget);
@@ -77,7 +77,7 @@ export function probeFields(
 }
 
 /** Probes a field in the first documents that have it, which may be few. `exists` finds them, masked or not. */
-async function isMaskedField(
+async function probeMask(
   client: ElasticClient,
   pattern: string,
   field: string,

@@ -42,24 +42,9 @@ export function createLogStore(backend: string, client: ElasticClient, mappingCa
       const streams = query.sources.map((source) => readSource(store, source, own, budget, signal));
       return limitTies(mergeStreams(streams, query.order), query.tieLimit);
     },
-    async isWithinLimits(query, signal) {
-      for (let attempt = 0; ; attempt++) {
-        try {
-          return await estimateWithinLimits(store, query, signal);
-        } catch (error) {
-          requireRestartable(backend, error, attempt, query.sources[0].index);
-        }
-      }
-    },
-    async count(query, signal) {
-      for (let attempt = 0; ; attempt++) {
-        try {
-          return await countSource(store, query, signal);
-        } catch (error) {
-          requireRestartable(backend, error, attempt, query.source.index);
-        }
-      }
-    },
+    isWithinLimits: (query, signal) =>
+      restartOnNewLayouts(backend, () => estimateWithinLimits(store, query, signal)),
+    count: (query, signal) => restartOnNewLayouts(backend, () => countSource(store, query, signal)),
     explain: (query, signal) =>
       Promise.all(
         query.sources.map((source) => explainSource(source, query.filter, client, mappingCache, signal)),
@@ -189,12 +174,23 @@ async function* readSource(
       return;
     } catch (error) {
       if (found.metadata.opaque && error instanceof Refused) await requireStillOpaque(store, source, signal);
-      requireRestartable(store.backend, error, attempt, source.index);
+      requireRestartable(store.backend, error, attempt);
     }
   }
 }
 
-function requireRestartable(backend: string, error: unknown, attempt: number, pattern: string): void {
+/** Starts again as long as layouts change, a few times. @throws {BackendError} */
+async function restartOnNewLayouts<T>(backend: string, work: () => Promise<T>): Promise<T> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await work();
+    } catch (error) {
+      requireRestartable(backend, error, attempt);
+    }
+  }
+}
+
+function requireRestartable(backend: string, error: unknown, attempt: number): void {
   if (!(error instanceof LayoutsChanged)) throw error;
-  if (attempt === maxRestarts) throw createMappingChangedError(backend, pattern);
+  if (attempt === maxRestarts) throw createMappingChangedError(backend, error.pattern);
 }

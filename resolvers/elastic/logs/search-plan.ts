@@ -56,6 +56,12 @@ export interface ReadContext {
 /** The indices behind a pattern are grouped differently than when the read began. */
 export class LayoutsChanged extends Error {
   override readonly name = "LayoutsChanged";
+  readonly pattern: string;
+
+  constructor(pattern: string) {
+    super(`the layouts behind ${pattern} changed`);
+    this.pattern = pattern;
+  }
 }
 
 export interface SearchPlan {
@@ -139,7 +145,7 @@ async function findCurrentGroup(
   if (metadata === initialMetadata) return { group: layoutGroup, groups: layoutGroups };
   const groups = await mappingCache.readLayoutGroups(source, metadata, signal);
   const group = groups.find((candidate) => formatGroupKey(candidate) === formatGroupKey(layoutGroup));
-  if (group === undefined || !haveSameLayouts(layoutGroups, groups)) throw new LayoutsChanged();
+  if (group === undefined || !haveSameLayouts(layoutGroups, groups)) throw new LayoutsChanged(source.index);
   return { group, groups };
 }
 

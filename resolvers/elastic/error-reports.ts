@@ -4,7 +4,7 @@
 import { z } from "zod";
 import { requireFirst, zip } from "../../src/core/collections.ts";
 import { BackendError, isRefusedBySource } from "../../src/core/errors.ts";
-import type { Attributes, Span, SpanEvent } from "../../src/core/rows.ts";
+import type { Span, SpanEvent } from "../../src/core/rows.ts";
 import { printMillis, toMillis } from "../../src/core/time.ts";
 import type { ErrorReportStore, ErrorReportTarget } from "../../src/store/error-reports.ts";
 import type { PartInspection } from "../../src/store/inspection.ts";
@@ -72,22 +72,22 @@ function toSpanDocument(span: Span): object {
 }
 
 function toEventDocument(span: Span, event: SpanEvent): object {
-  const attributes: Attributes = event.attributes;
   return {
     "@timestamp": printMillis(toMillis(event.time)),
     trace_id: span.trace_id,
     span_id: span.span_id,
     event_name: event.name,
-    attributes,
+    attributes: event.attributes,
     resource: { attributes: span.resource_attributes },
   };
 }
+
+const keyword = { type: "keyword", ignore_above: 1_024 };
 
 /**
  * The definition of a new index. Attributes are stored but not indexed, since users choose their names: `a` beside `a.b`, or ten
  * thousand different names, would make documents that no mapping accepts. What the reader searches by is indexed.
  */
-const keyword = { type: "keyword", ignore_above: 1_024 };
 const indexDefinition = {
   mappings: {
     dynamic: false,
@@ -249,22 +249,18 @@ export async function inspectReports(
   signal: AbortSignal,
 ): Promise<PartInspection> {
   if (!supportedLayouts.includes(layout)) {
-    return {
-      found: [],
-      limitations: [],
-      problems: [`reports are written in the layout otel, not in ${layout}`],
-    };
+    return createFailedInspection(`reports are written in the layout otel, not in ${layout}`);
   }
   try {
     return await proveWriting(backend, index, client, signal);
   } catch (error) {
     if (!isRefusedBySource(error)) throw error;
-    return {
-      found: [],
-      limitations: [],
-      problems: [`reports cannot be written to ${index}: ${error.message}`],
-    };
+    return createFailedInspection(`reports cannot be written to ${index}: ${error.message}`);
   }
+}
+
+function createFailedInspection(problem: string): PartInspection {
+  return { found: [], limitations: [], problems: [problem] };
 }
 
 async function proveWriting(

@@ -1,6 +1,7 @@
 // Differences between Elasticsearch and OpenSearch and their versions, as one value. Code depends on its members, never on the
 // name of a product.
 export interface Product {
+  /** For texts, and for the choice of the official client. */
   readonly name: "Elasticsearch" | "OpenSearch";
   /** As the server reports it; `unknownVersion` if it refuses every request for it. */
   readonly version: string;
@@ -18,6 +19,14 @@ export interface Product {
   readonly refusesExpensiveQueries: boolean;
   /** How points in time are opened and closed: from Elasticsearch 7.12 and OpenSearch 2.4 on. */
   readonly pointInTime: PointInTimePaths | undefined;
+  /** Whether security may show a user fields whose values it has masked, without saying so. Only OpenSearch does. */
+  readonly masksFields: boolean;
+  /** Whether users may read which documents and fields security hides from them. Only Elasticsearch shows it. */
+  readonly showsRestrictions: boolean;
+  /** Whether scrolling needs permissions apart from that to search. Only OpenSearch has them. */
+  readonly hasScrollPermissions: boolean;
+  /** Whether a search may silently take the readable indices of an alias for all (`do_not_fail_on_forbidden`). */
+  readonly narrowsAliases: boolean;
 }
 
 export interface PointInTimePaths {
@@ -29,30 +38,32 @@ export const unknownVersion = "unknown";
 
 export function describeProduct(name: Product["name"], version: string): Product {
   const isElasticsearch = name === "Elasticsearch";
-  const [major = 0, minor = 0] = version.split(".").map(Number);
-  const [since, sinceMinor] = isElasticsearch ? [8, 1] : [2, 14];
   // No OpenSearch has the version 7. `compatibility.override_main_response_version` makes it report 7, and an Elasticsearch 7
   // looks like one if a proxy drops its header.
-  const isDisguised = !isElasticsearch && major === 7;
-  const searchesDocValues = !isDisguised && (major > since || (major === since && minor >= sinceMinor));
+  const isDisguised = !isElasticsearch && version.startsWith("7.");
   return {
     name,
     version,
     listsIgnored: isElasticsearch,
-    searchesDocValues,
+    searchesDocValues: !isDisguised && isAtLeast(version, isElasticsearch ? [8, 1] : [2, 14]),
     refusesExpensiveQueries: false,
-    pointInTime: isDisguised ? undefined : findPointInTimePaths(isElasticsearch, major, minor),
+    pointInTime: isDisguised ? undefined : findPointInTimePaths(isElasticsearch, version),
+    masksFields: !isElasticsearch,
+    showsRestrictions: isElasticsearch,
+    hasScrollPermissions: !isElasticsearch,
+    narrowsAliases: !isElasticsearch,
   };
 }
 
-function findPointInTimePaths(
-  isElasticsearch: boolean,
-  major: number,
-  minor: number,
-): PointInTimePaths | undefined {
-  const [since, sinceMinor] = isElasticsearch ? [7, 12] : [2, 4];
-  if (major < since || (major === since && minor < sinceMinor)) return undefined;
+function findPointInTimePaths(isElasticsearch: boolean, version: string): PointInTimePaths | undefined {
+  // A server that does not show its version is taken for one that has them.
+  if (version !== unknownVersion && !isAtLeast(version, isElasticsearch ? [7, 12] : [2, 4])) return undefined;
   return isElasticsearch
     ? { open: "_pit", close: { path: "_pit", isList: false } }
     : { open: "_search/point_in_time", close: { path: "_search/point_in_time", isList: true } };
+}
+
+function isAtLeast(version: string, [leastMajor, leastMinor]: readonly [number, number]): boolean {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  return major > leastMajor || (major === leastMajor && minor >= leastMinor);
 }

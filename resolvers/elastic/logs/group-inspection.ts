@@ -25,7 +25,7 @@ export function inspectIndexGroup(
   inspectTimeField(group, layoutGroup, product, findings);
   inspectLineFields(group, layoutGroup.layout, product, findings);
   inspectSeverity(group, layoutGroup.layout, findings);
-  inspectSearchability(group, layoutGroup, product, findings);
+  inspectSearchability(group, layoutGroup, findings);
 }
 
 function inspectSourceMode(group: IndexGroup, { limitations, problems }: Findings): void {
@@ -115,7 +115,6 @@ function inspectSeverity(group: IndexGroup, layout: LogLayout, { limitations }: 
 function inspectSearchability(
   group: IndexGroup,
   { time, layout }: LayoutGroup,
-  product: Product,
   { limitations }: Findings,
 ): void {
   const { indices } = group;
@@ -134,7 +133,7 @@ function inspectSearchability(
       text: `names that are not mapped are not indexed (dynamic: ${group.dynamic}); filters on them read every line of the range`,
     });
   }
-  const flatRoots = listFlatRoots(group, product);
+  const flatRoots = listFlatRoots(group);
   if (flatRoots.length > 0) {
     limitations.push({
       indices,
@@ -152,7 +151,6 @@ function listUnsearchable({ fields }: IndexGroup): readonly string[] {
   return [...names].filter((name) => ![...names].some((other) => name.startsWith(`${other}.`)));
 }
 
-function listFlatRoots({ fields }: IndexGroup, product: Product): readonly string[] {
-  if (product.name !== "OpenSearch") return [];
+function listFlatRoots({ fields }: IndexGroup): readonly string[] {
   return [...fields.values()].filter(({ type }) => type === "flat_object").map(({ name }) => name);
 }

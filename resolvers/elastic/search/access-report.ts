@@ -66,7 +66,7 @@ const privilegesForm = z.object({
 
 /** Reports the restrictions that Elasticsearch shows to the user himself. */
 async function reportHiddenData(client: ElasticClient, signal: AbortSignal): Promise<readonly string[]> {
-  if (!client.hasCredentials || (await client.detectProduct(signal)).name !== "Elasticsearch") return [];
+  if (!client.hasCredentials || !(await client.detectProduct(signal)).showsRestrictions) return [];
   const request = { method: "GET", path: "/_security/user/_privileges" } as const;
   const response = await client.sendJson(request, signal).catch(suppressUnlessTimeout);
   const { indices = [] } = privilegesForm.safeParse(response).data ?? {};
@@ -87,7 +87,7 @@ function suppressUnlessTimeout(error: unknown): readonly string[] {
 
 /** Reports missing scroll permissions. OpenSearch has separate ones, probed with a scroll that does not exist. */
 async function reportScrollLimits(client: ElasticClient, signal: AbortSignal): Promise<readonly string[]> {
-  if ((await client.detectProduct(signal)).name !== "OpenSearch") return [];
+  if (!(await client.detectProduct(signal)).hasScrollPermissions) return [];
   const path = "/_search/scroll";
   const next = {
     method: "POST",

@@ -102,8 +102,8 @@ async function requireReadable(
     if (isNotFound(error) || isIndexClosedError(error)) return;
     throw error;
   }
-  const { name: product } = await client.detectProduct(signal);
-  if (product === "OpenSearch") await requireWholeAlias(backend, client, name, signal);
+  const { narrowsAliases } = await client.detectProduct(signal);
+  if (narrowsAliases) await requireWholeAlias(backend, client, name, signal);
 }
 
 const namedList = z.array(z.object({ name: z.string() }));

@@ -14,7 +14,7 @@ import { compileOrRefuse } from "./search.ts";
 
 /** Whether the server may mask fields for this user, so that they have to be probed. @throws {BackendError} */
 export async function canMaskFields(client: ElasticClient, signal: AbortSignal): Promise<boolean> {
-  return client.hasCredentials && (await client.detectProduct(signal)).name === "OpenSearch";
+  return client.hasCredentials && (await client.detectProduct(signal)).masksFields;
 }
 
 /**

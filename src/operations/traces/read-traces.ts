@@ -10,6 +10,7 @@ import {
   endOfMilli,
   fromMillis,
   type Instant,
+  later,
   type TimeRange,
   toInclusiveEnd,
 } from "../../core/time.ts";
@@ -118,17 +119,16 @@ export function resolveRanges(
   const now = context.now();
   const last = to === undefined ? undefined : toInclusiveEnd(to.text, to.instant);
   const oldest = ttl === undefined ? undefined : shiftBack(now, ttl * 1_000);
-  const found = new Map<bigint, string[]>();
-  for (const id of site_ids) {
+  const findStart = (id: string): Instant => {
     const site = context.sites.get(id);
     const start =
       from?.instant ?? (trace_id === undefined && site ? findRetentionStart(site, now) : allTime.from);
-    const bound = oldest !== undefined && oldest > start ? oldest : start;
-    found.set(bound, [...(found.get(bound) ?? []), id]);
-  }
-  return [...found].map(([bound, ids]) => ({
+    return oldest === undefined ? start : later(oldest, start);
+  };
+  const end = last ?? (trace_id === undefined ? endOfMilli(now) : allTime.to);
+  return [...Map.groupBy(site_ids, findStart)].map(([start, ids]) => ({
     ids,
-    range: { from: bound as Instant, to: last ?? (trace_id === undefined ? endOfMilli(now) : allTime.to) },
+    range: { from: start, to: end },
   }));
 }
 
@@ -138,7 +138,7 @@ function findRetentionStart({ retention }: Site, now: Instant): Instant {
 
 function shiftBack(now: Instant, millis: number): Instant {
   const start = now - fromMillis(Math.min(Math.round(millis), Number.MAX_SAFE_INTEGER));
-  return (start > allTime.from ? start : allTime.from) as Instant;
+  return later(start as Instant, allTime.from);
 }
 
 /** The range of a request on one site, its retention and now where it has no bounds. */

@@ -80,7 +80,7 @@ async function listNames(
   const isCopy = (one: ListedIndex) => one.indices.every((index) => copies.has(index));
   const proposable = listed.filter((one) => isRequested(one) && !isCopy(one));
   const ownCopies = listed.filter((one) => isRequested(one) && isCopy(one));
-  for (const { index, members } of collapseIndices(ownCopies, undefined, undefined, proposable)) {
+  for (const { index, members } of collapseIndices(ownCopies, { others: proposable })) {
     const originals = new Set(members.flatMap(({ indices }) => indices.map((one) => copies.get(one) ?? one)));
     notes.push(`${index}: copies of indices that are there (${formatNames([...originals].sort())})`);
   }
@@ -123,12 +123,8 @@ async function gatherPatterns(listed: ListedNames, context: SurveyContext): Prom
   const kinds = new Map<string, string>();
   const inspected = new Set<string>();
   for (;;) {
-    const patterns = collapseIndices(
-      listed.proposable,
-      undefined,
-      (name) => kinds.get(name) ?? "",
-      listed.others,
-    );
+    const readKind = (name: string) => kinds.get(name) ?? "";
+    const patterns = collapseIndices(listed.proposable, { readKind, others: listed.others });
     const pattern = patterns.find(({ merged, index }) => merged && !inspected.has(index));
     if (pattern === undefined) return patterns;
     inspected.add(pattern.index);

@@ -104,7 +104,7 @@ async function describeContents(
   const collapse = (members: readonly ListedIndex[]): readonly IndexPattern[] => {
     const names = new Set(members.map(({ name }) => name));
     const rest = [...all, ...others].filter(({ name }) => !names.has(name));
-    return collapseIndices(members, Number.POSITIVE_INFINITY, undefined, rest);
+    return collapseIndices(members, { limit: Number.POSITIVE_INFINITY, others: rest });
   };
   /** The pattern without what else is in it. */
   const narrow = (members: readonly ListedIndex[]): readonly IndexPattern[] => {

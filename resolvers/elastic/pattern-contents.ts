@@ -108,7 +108,7 @@ async function findUnknown(
 ): Promise<readonly ListedIndex[]> {
   const kinds = await readKinds(pattern, lines, metadata, context);
   const isUnknown = ({ name }: ListedIndex) => [...(kinds.get(name) ?? [])].join() === unrecognised;
-  const stems = collapseIndices(lines, Number.POSITIVE_INFINITY);
+  const stems = collapseIndices(lines, { limit: Number.POSITIVE_INFINITY });
   const unknown = stems.flatMap(({ members }) => (members.every(isUnknown) ? members : []));
   return unknown.length === lines.length ? [] : unknown;
 }

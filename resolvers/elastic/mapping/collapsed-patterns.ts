@@ -13,23 +13,27 @@ export interface IndexPattern {
   readonly merged: boolean;
 }
 
-/** With more patterns than this, names with a common beginning are merged. */
+/** The patterns that `init` proposes at most, where names can be merged. */
 const maxPatterns = 24;
 /** The address of a request has room for this many exclusions beside its patterns. */
 const maxExclusions = 24;
 
-/**
- * Patterns for all names, sorted by `index`; they reach none of `others`. With more than `limit` patterns, merges names with a
- * common beginning as long as `readKind` returns one kind for them.
- */
+interface CollapseOptions {
+  /** With more patterns than this, names with a common beginning are merged. */
+  readonly limit?: number | undefined;
+  /** Only names of one kind are merged. By default, all are of one. */
+  readonly readKind?: ((name: string) => string) | undefined;
+  /** Names that the patterns may not reach. */
+  readonly others?: readonly ListedIndex[];
+}
+
+/** Patterns for all names, sorted by `index`. */
 export function collapseIndices(
   listed: readonly ListedIndex[],
-  limit = maxPatterns,
-  readKind: (name: string) => string = () => "",
-  others: readonly ListedIndex[] = [],
+  { limit = maxPatterns, readKind = () => "", others = [] }: CollapseOptions = {},
 ): readonly IndexPattern[] {
   const byName = new Map(listed.map((one) => [one.name, one]));
-  let stems = groupNames([...byName.keys()], deriveStem);
+  let stems = Map.groupBy(byName.keys(), deriveStem);
   for (const widen of wideners) if (stems.size > limit) stems = mergeStems(stems, widen, readKind);
   const patterns = mergeOverlapping(stems);
   const stemOf = new Map(patterns.flatMap(([stem, names]) => names.map((name) => [name, stem])));
@@ -57,7 +61,7 @@ export function narrowPattern(
 ): readonly IndexPattern[] {
   const foreign = others.filter((one) => !members.includes(one));
   if (!index.includes("*") && foreign.some((one) => listReached(index, one).length > 0))
-    return collapseIndices(members, Number.POSITIVE_INFINITY, undefined, foreign);
+    return collapseIndices(members, { limit: Number.POSITIVE_INFINITY, others: foreign });
   return [{ index: excludeOthers(index, members, foreign), members, merged: false }];
 }
 
@@ -126,7 +130,7 @@ function mergeStems(
   readKind: (name: string) => string,
 ): Map<string, string[]> {
   const merged = new Map<string, string[]>();
-  for (const [pattern, candidates] of groupNames([...stems.keys()], (stem) => widen(stem) ?? "")) {
+  for (const [pattern, candidates] of Map.groupBy(stems.keys(), (stem) => widen(stem) ?? "")) {
     const chosen = pattern === "" ? [] : selectOneKind(candidates, stems, readKind);
     for (const stem of candidates) {
       const key = chosen.includes(stem) ? pattern : stem;
@@ -145,7 +149,7 @@ function selectOneKind(
   stems: ReadonlyMap<string, readonly string[]>,
   readKind: (name: string) => string,
 ): readonly string[] {
-  const kinds = groupNames(candidates, (stem) => {
+  const kinds = Map.groupBy(candidates, (stem) => {
     const own = new Set(requireKey(stems, stem).map(readKind));
     return own.size === 1 ? [...own].join() : `several, of ${stem}`;
   });
@@ -158,17 +162,6 @@ function selectOneKind(
     );
   }
   return chosen.length > 2 && candidates.length - chosen.length <= maxExclusions ? chosen : [];
-}
-
-function groupNames(names: readonly string[], formatKey: (name: string) => string): Map<string, string[]> {
-  const groups = new Map<string, string[]>();
-  for (const name of names) {
-    const key = formatKey(name);
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [name]);
-    else group.push(name);
-  }
-  return groups;
 }
 
 /** Merges pairs of patterns that match a name of each other, which exclusions cannot separate, into the shorter one. */

@@ -20,7 +20,7 @@ const collapseIndexNames = (
   readKind?: (name: string) => string,
   isStream?: (name: string) => boolean,
 ) =>
-  collapseIndices(list(names, isStream), limit, readKind).map(({ members, ...rest }) => ({
+  collapseIndices(list(names, isStream), { limit, readKind }).map(({ members, ...rest }) => ({
     ...rest,
     names: members.map(({ name }) => name),
   }));
@@ -206,7 +206,7 @@ test("collapseIndices: every index is reached by exactly one pattern, also where
     fc.property(listing, fc.constantFrom(1, 5, 24), fc.func(fc.boolean()), (listed, limit, isOther) => {
       const others = listed.filter(isOther);
       const proposed = listed.filter((one) => !others.includes(one));
-      const patterns = collapseIndices(proposed, limit, undefined, others);
+      const patterns = collapseIndices(proposed, { limit, others });
       for (const one of proposed) {
         const holders = patterns.filter(({ members }) => members.includes(one));
         expect(holders).toHaveLength(1);

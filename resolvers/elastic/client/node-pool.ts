@@ -1,7 +1,7 @@
 // Sends each request of a cluster to one of its nodes, round robin. A node that does not answer is suspended, for longer each
 // time, and probed before it is used again. The pools of the official clients do not fit: they drop failed nodes for good when
 // responses are streams, and do not notice a node that hangs.
-import { requireAt } from "../../../src/core/collections.ts";
+import { requireAt, requireFirst } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { toBackendError } from "../../http/guard.ts";
@@ -77,8 +77,6 @@ async function send<Request, Response>(
   for (;;) {
     const started = performance.now();
     const node = pickNode(pool, tried);
-    if (node === undefined)
-      throw new BackendError(pool.backend, "unreachable", "no node of the cluster answers");
     try {
       const response = await node.transport.send(request, signal);
       recordResponse(pool, node, response);
@@ -110,11 +108,14 @@ function recordFailure<Request, Response>(
   return !notSentPattern.test(message);
 }
 
-/** The next healthy node that was not tried; without one, the node whose suspension ends first. Probes nodes that are due. */
+/**
+ * The next healthy node that was not tried; without one, that of them whose suspension ends first. Probes nodes that are due.
+ * At least one node must be left to try.
+ */
 function pickNode<Request, Response>(
   pool: NodePool<Request, Response>,
   tried: ReadonlySet<Node<Request, Response>>,
-): Node<Request, Response> | undefined {
+): Node<Request, Response> {
   const { nodes, next } = pool;
   const inOrder = nodes.map((_, at) => requireAt(nodes, (next + at) % nodes.length));
   pool.next = (next + 1) % nodes.length;
@@ -122,7 +123,7 @@ function pickNode<Request, Response>(
     if (node.failures > 0 && node.suspendedUntil <= performance.now()) void probeNode(pool, node);
   }
   const left = inOrder.filter((node) => !tried.has(node));
-  const [soonest] = left.toSorted((a, b) => a.suspendedUntil - b.suspendedUntil);
+  const soonest = requireFirst(left.toSorted((a, b) => a.suspendedUntil - b.suspendedUntil));
   return left.find(({ failures }) => failures === 0) ?? soonest;
 }
 

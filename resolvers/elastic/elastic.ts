@@ -93,7 +93,7 @@ function toClientSettings(
   return {
     ...guardDefaults,
     nodes: typeof config.url === "string" ? [config.url] : config.url,
-    auth: auth !== undefined && "api_key" in auth ? { apiKey: auth.api_key } : openLogin(name, auth, io),
+    auth: openLogin(name, auth, io),
     tls: readTls(tls, io),
     headers: config.headers,
     timeout: parseDuration(config.timeout) ?? guardDefaults.timeout,

@@ -71,6 +71,19 @@ export function openLogin<Login extends object>(
   return { tokens: createAccessTokens(backend, { tokenUrl, clientId, clientSecret, scopes }) };
 }
 
+/** A login that is sent as it is written. */
+export type FixedLogin =
+  | { readonly username: string; readonly password: string }
+  | { readonly bearer: string }
+  | { readonly api_key: string };
+
+export function buildAuthorization(login: FixedLogin): { readonly authorization: string } {
+  if ("api_key" in login) return { authorization: `ApiKey ${login.api_key}` };
+  if ("bearer" in login) return { authorization: `Bearer ${login.bearer}` };
+  const { username, password } = login;
+  return { authorization: `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}` };
+}
+
 export interface AccessTokenLogin {
   readonly tokens: AccessTokens;
 }

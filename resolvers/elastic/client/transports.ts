@@ -8,7 +8,13 @@ import { createUtf8Check, joinChunks } from "../../../src/core/async/chunks.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
 import { type AwsLogin, encodeForSignature, sendSigned } from "../../http/aws.ts";
-import { type AccessTokenLogin, omitUndefined, type Tls } from "../../http/connection.ts";
+import {
+  type AccessTokenLogin,
+  buildAuthorization,
+  type FixedLogin,
+  omitUndefined,
+  type Tls,
+} from "../../http/connection.ts";
 import { sendWithToken } from "../../http/oauth2.ts";
 import type { Transport } from "./node-pool.ts";
 
@@ -27,13 +33,7 @@ export interface RawResponse {
 }
 
 export interface TransportSettings {
-  readonly auth?:
-    | { username: string; password: string }
-    | { apiKey: string }
-    | { bearer: string }
-    | AccessTokenLogin
-    | AwsLogin
-    | undefined;
+  readonly auth?: FixedLogin | AccessTokenLogin | AwsLogin | undefined;
   readonly tls?: Tls | undefined;
   readonly headers: Readonly<Record<string, string>>;
   readonly timeout: Millis;
@@ -63,7 +63,7 @@ export async function createElasticsearchTransport(
       super(options);
     }
   }
-  const { auth, tls } = settings;
+  const { tls } = settings;
   const options: ElasticOptions = {
     nodes: [node],
     headers: normaliseHeaderNames(settings.headers),
@@ -71,20 +71,15 @@ export async function createElasticsearchTransport(
     maxRetries: 0,
     requestTimeout: settings.timeout + extraTimeout,
   };
-  if (auth !== undefined && !("tokens" in auth) && !("aws" in auth)) {
-    options.auth =
-      "apiKey" in auth ? { apiKey: auth.apiKey } : "bearer" in auth ? { bearer: auth.bearer } : { ...auth };
-  }
   if (tls !== undefined) options.tls = omitUndefined(tls);
   const client = new Client(options);
   return {
     send: (request, signal) =>
-      sendAuthorised({ auth, node, request, signal }, async (authorization) => {
+      sendAuthorised({ auth: settings.auth, node, request, signal }, async (authorization) => {
         const result = await client.transport.request(toTransportParams(request), {
           asStream: true,
           meta: true,
           signal,
-          maxRetries: 0,
           headers: { ...jsonHeaders, ...readTraceContextHeaders(), ...authorization },
         });
         return readResponse(result, settings.maxResponseBytes, signal);
@@ -107,17 +102,10 @@ export async function createOpenSearchTransport(
       return request;
     }
   }
-  const { auth, tls } = settings;
-  const headers = normaliseHeaderNames(settings.headers);
-  if (auth !== undefined && "apiKey" in auth) headers.authorization = `ApiKey ${auth.apiKey}`;
-  if (auth !== undefined && "bearer" in auth) headers.authorization = `Bearer ${auth.bearer}`;
-  // Not by the client's own setting: it sends no credentials at all where a part of them is empty.
-  if (auth !== undefined && "username" in auth) {
-    headers.authorization = `Basic ${Buffer.from(`${auth.username}:${auth.password}`).toString("base64")}`;
-  }
+  const { tls } = settings;
   const options: OpenSearchOptions = {
     nodes: [node],
-    headers,
+    headers: normaliseHeaderNames(settings.headers),
     Connection: QuietConnection,
     maxRetries: 0,
     requestTimeout: settings.timeout + extraTimeout,
@@ -126,13 +114,11 @@ export async function createOpenSearchTransport(
   const client = new Client(options);
   return {
     send: (request, signal) =>
-      sendAuthorised({ auth, node, request, signal }, async (authorization) => {
+      sendAuthorised({ auth: settings.auth, node, request, signal }, async (authorization) => {
         signal.throwIfAborted();
         const pending = client.transport.request(toTransportParams(request), {
           asStream: true,
-          maxRetries: 0,
           headers: { ...readTraceContextHeaders(), ...authorization },
-          requestTimeout: settings.timeout + extraTimeout,
         });
         // Returns nothing: Node treats what a listener returns as a promise, whose failure would end the process.
         const abort = (): void => void pending.abort?.();
@@ -155,17 +141,21 @@ interface SentRequest {
   readonly signal: AbortSignal;
 }
 
-/** With a token or a signature of the moment, where the login is one of those. */
+/**
+ * With the login of the configuration, as it is or as a token or a signature of the moment. Not by the clients' own settings: that
+ * of OpenSearch sends no credentials at all where a part of them is empty.
+ */
 async function sendAuthorised(
   { auth, node, request, signal }: SentRequest,
   send: (authorization: Readonly<Record<string, string>>) => Promise<RawResponse>,
 ): Promise<RawResponse> {
-  if (auth !== undefined && "aws" in auth) {
+  if (auth === undefined) return send({});
+  if ("aws" in auth) {
     const response = await sendSigned(auth, toUnsigned(node, request), signal, send, readRefusal);
     if ("text" in response) return response.response;
     return response;
   }
-  if (auth === undefined || !("tokens" in auth)) return send({});
+  if (!("tokens" in auth)) return send(buildAuthorization(auth));
   // A response has been read to its end.
   return sendWithToken(
     auth.tokens,

@@ -9,7 +9,13 @@ import { parseJson, parseLargeJson } from "../../../src/core/json/parse-json.ts"
 import type { IO } from "../../../src/store/backend.ts";
 import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
 import { type AwsLogin, encodeForSignature, sendSigned } from "../../http/aws.ts";
-import { type AccessTokenLogin, omitUndefined, type Tls } from "../../http/connection.ts";
+import {
+  type AccessTokenLogin,
+  buildAuthorization,
+  type FixedLogin,
+  omitUndefined,
+  type Tls,
+} from "../../http/connection.ts";
 import { createGuard, type Guard, type GuardSettings, readRetryAfter } from "../../http/guard.ts";
 import { sendWithToken } from "../../http/oauth2.ts";
 import { createListScanner } from "./list-scanner.ts";
@@ -18,12 +24,7 @@ import { envelope, UnexpectedFormat } from "./response-scanner.ts";
 export interface ClientSettings extends GuardSettings {
   /** Of the server, with the path under which its API lies. */
   readonly url: string;
-  readonly auth?:
-    | { username: string; password: string }
-    | { bearer: string }
-    | AccessTokenLogin
-    | AwsLogin
-    | undefined;
+  readonly auth?: FixedLogin | AccessTokenLogin | AwsLogin | undefined;
   readonly tls?: Tls | undefined;
   readonly headers: Readonly<Record<string, string>>;
   /** A response over this many bytes is refused while it arrives. */
@@ -137,13 +138,6 @@ function readRefusal({ statusCode, headers, body }: Dispatcher.ResponseData) {
   if (statusCode !== 401 && statusCode !== 403) return undefined;
   const date = typeof headers.date === "string" ? headers.date : undefined;
   return readErrorText(body).then((text) => ({ status: statusCode, date, text }));
-}
-
-function buildAuthorization(
-  auth: Exclude<NonNullable<ClientSettings["auth"]>, AccessTokenLogin | AwsLogin>,
-): Readonly<Record<string, string>> {
-  if ("bearer" in auth) return { authorization: `Bearer ${auth.bearer}` };
-  return { authorization: `Basic ${Buffer.from(`${auth.username}:${auth.password}`).toString("base64")}` };
 }
 
 /** Sends a request and passes the bytes of a successful response on as they arrive. @throws {BackendError} */

@@ -33,3 +33,21 @@ test.each([
   const encode = (text: string): string => `Basic ${Buffer.from(text).toString("base64")}`;
   expect(seen).toEqual(logins.map(({ username, password }) => encode(`${username}:${password}`)));
 });
+
+test.each([
+  ["Elasticsearch's client", createElasticsearchTransport],
+  ["OpenSearch's client", createOpenSearchTransport],
+] as const)("%s sends the login of auth, also beside a header of that name", async (_, create) => {
+  const seen: (string | undefined)[] = [];
+  const source = await openScriptedSource((response, { headers }) => {
+    seen.push(headers.authorization);
+    sendJson(response, {});
+  });
+  for (const auth of [{ api_key: "a2V5" }, { bearer: "token" }, { username: "user", password: "secret" }]) {
+    const transport = await create(source.url, { ...settings, headers: { Authorization: "other" }, auth });
+    await transport.send({ method: "GET", path: "/" }, AbortSignal.timeout(60_000));
+    await transport.close();
+  }
+  await source.close();
+  expect(seen).toEqual(["ApiKey a2V5", "Bearer token", "Basic dXNlcjpzZWNyZXQ="]);
+});

@@ -54,5 +54,9 @@ export function releaseUnread(client: ElasticClient, search: Promise<Buffer>): v
 
 /** The id that both products write first, before anything of a document. */
 function findScrollId(bytes: Buffer): string | undefined {
-  return /^\s*\{\s*"_scroll_id"\s*:\s*"([^"]+)"/.exec(bytes.toString("latin1"))?.[1];
+  const before = /^\s*\{\s*"_scroll_id"\s*:\s*"/.exec(bytes.toString("latin1", 0, 256))?.[0].length;
+  if (before === undefined) return undefined;
+  // Looked for in the bytes, since a scroll over thousands of shards has an id of any length.
+  const end = bytes.indexOf('"', before);
+  return end > before ? bytes.toString("latin1", before, end) : undefined;
 }

@@ -5,8 +5,6 @@ import { BackendError, isRefusedBySource } from "../../src/core/errors.ts";
 import type { FoundSource } from "../../src/store/inspection.ts";
 import type { SpanSource } from "../../src/store/spans.ts";
 import { encodePattern, searchOptions } from "./client/query-dsl.ts";
-import { placeForms } from "./layout/form-placement.ts";
-import { spanLayouts } from "./layout/span-layout.ts";
 import { collapseIndices, type IndexPattern, narrowPattern } from "./mapping/collapsed-patterns.ts";
 import type { ListedIndex } from "./mapping/listed-indices.ts";
 import { findField, type IndexGroup, type IndexMetadata } from "./mapping/mapping.ts";
@@ -15,6 +13,7 @@ import {
   divideMembers,
   findOtherSignal,
   hasLinesAmongSpans,
+  placeAllForms,
   type SurveyContext,
 } from "./pattern-contents.ts";
 import { type Guess, hasMappedMessage, listMappedLayouts } from "./search/layout-detection.ts";
@@ -73,7 +72,7 @@ async function inspectPattern(
   listed: ListedNames,
   context: SurveyContext,
 ): Promise<Classification> {
-  const { client, mappingCache, signal } = context;
+  const { mappingCache, signal } = context;
   const { index } = pattern;
   const metadata = await mappingCache.refresh(index, signal);
   if (metadata.opaque) return leaveOut(index, `its mapping may not be read (it ${needsMapping})`);
@@ -82,7 +81,7 @@ async function inspectPattern(
     const isListed = pattern.members.length > 0;
     return leaveOut(index, isListed ? `its mapping is not shown (it ${needsMapping})` : "no open index");
   }
-  const forms = placeForms(metadata, [...spanLayouts.values()], await client.detectProduct(signal));
+  const forms = await placeAllForms(metadata, context);
   const contents = await divideMembers(pattern, metadata, forms, context);
   const found = await describeContents(pattern, contents, listed, context);
   if (!(await hasLinesAmongSpans(contents, forms, context))) return found;
@@ -113,16 +112,18 @@ async function describeContents(
   };
   const parts: Classification[] = [];
   for (const own of narrow(lines)) {
-    const { logs, note } = await describeLines(own, context);
-    if (logs !== undefined) parts.push({ ...nothing, logs: [logs] });
-    const left = own.members.length === all.length ? [own] : collapse(own.members);
-    if (note !== undefined) parts.push(...left.map(({ index }) => leaveOut(index, note)));
+    const found = await describeLines(own, context);
+    if ("logs" in found) parts.push({ ...nothing, logs: [found.logs] });
+    else {
+      const left = own.members.length === all.length ? [own] : collapse(own.members);
+      parts.push(...left.map(({ index }) => leaveOut(index, found.note)));
+    }
   }
   // Beside lines, which keep the pattern, the spans get patterns of their own.
   const hasLines = parts.some(({ logs }) => logs.length > 0);
   for (const own of collapse(unknown)) {
-    const { note = noLayout } = await describeLines(own, context);
-    parts.push(leaveOut(own.index, note));
+    const found = await describeLines(own, context);
+    parts.push(leaveOut(own.index, "note" in found ? found.note : noLayout));
   }
   for (const own of hasLines ? collapse(traces) : narrow(traces))
     parts.push(await describeSpans(own, lines, context));
@@ -134,10 +135,11 @@ async function describeContents(
 async function describeSpans(
   { index, members }: IndexPattern,
   lines: readonly ListedIndex[],
-  { backend, client, mappingCache, signal }: SurveyContext,
+  context: SurveyContext,
 ): Promise<Classification> {
+  const { backend, client, mappingCache, signal } = context;
   const metadata = await mappingCache.refresh(index, signal);
-  const forms = placeForms(metadata, [...spanLayouts.values()], await client.detectProduct(signal));
+  const forms = await placeAllForms(metadata, context);
   const layout = forms.layouts.map(({ name }) => name).join(", ");
   const namespace = deriveNamespace(members);
   const common = { index, layout, indices: metadata.indices.size, namespace, limitations: [], members };
@@ -160,10 +162,7 @@ async function describeSpans(
 }
 
 /** A source of lines, or why there is none. */
-interface FoundLines {
-  readonly logs?: FoundSource;
-  readonly note?: string;
-}
+type FoundLines = { readonly logs: FoundSource } | { readonly note: string };
 
 async function describeLines({ index, members }: IndexPattern, context: SurveyContext): Promise<FoundLines> {
   const [signal, ...otherSignals] = new Set(members.map(({ name }) => findOtherSignal(name)));

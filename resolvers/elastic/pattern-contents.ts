@@ -50,6 +50,14 @@ export interface Contents {
   readonly pattern: string;
 }
 
+/** The places of spans and their events by all known layouts. @throws {BackendError} */
+export async function placeAllForms(
+  metadata: IndexMetadata,
+  { client, signal }: SurveyContext,
+): Promise<PlacedForms> {
+  return placeForms(metadata, [...spanLayouts.values()], await client.detectProduct(signal));
+}
+
 export async function divideMembers(
   { index: pattern, members }: IndexPattern,
   metadata: IndexMetadata,
@@ -118,9 +126,10 @@ export async function readKinds(
   index: string,
   members: readonly ListedIndex[],
   metadata: IndexMetadata,
-  { client, mappingCache, signal }: SurveyContext,
+  context: SurveyContext,
 ): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
-  const forms = placeForms(metadata, [...spanLayouts.values()], await client.detectProduct(signal));
+  const { mappingCache, signal } = context;
+  const forms = await placeAllForms(metadata, context);
   const copies = new Set(forms.layouts.flatMap((layout) => listCopyIndices(layout.copies, metadata)));
   const source = { id: "", index, layout: "auto", tenantFilter: undefined };
   const layoutGroups = await mappingCache.readLayoutGroups(source, metadata, signal);

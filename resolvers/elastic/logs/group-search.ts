@@ -139,12 +139,12 @@ export async function searchPage(
   const isSentAtOnce = window?.knowsHitSize === true;
   if (isSentAtOnce) sendAhead();
   const response = await readCompleteResponse(context.backend, bytes, plan.layout);
-  noteHitSize(reader, bytes, response);
+  recordResponseHitSize(reader, bytes, response);
   if (!isSentAtOnce) sendAhead();
   return response;
 }
 
-function noteHitSize(reader: GroupReader, bytes: Buffer, { hits }: SearchResponse): void {
+function recordResponseHitSize(reader: GroupReader, bytes: Buffer, { hits }: SearchResponse): void {
   if (hits.length === 0) return;
   const { client, source } = reader.context;
   const bytesPerHit = bytes.length / hits.length;

@@ -38,7 +38,7 @@ export function choosePageSize(client: ElasticClient, pattern: string, first?: P
 }
 
 /** Of a search that asked for `size`: a full page tells enough, however few they are. */
-export function noteHitSize(
+export function recordPageHitSize(
   client: ElasticClient,
   pattern: string,
   size: number,

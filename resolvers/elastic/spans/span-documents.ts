@@ -15,7 +15,7 @@ import { createFieldFilter } from "../layout/field-filter.ts";
 import type { PlacedForm, PlacedForms } from "../layout/form-placement.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
-import { chooseFirstSize, choosePageSize, noteHitSize, reducePageSize } from "../search/page-size.ts";
+import { chooseFirstSize, choosePageSize, recordPageHitSize, reducePageSize } from "../search/page-size.ts";
 import { createMappingChangedError, isStale } from "../search/search.ts";
 import { type ParsedHit, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
 import { IndicesChangedError } from "../snapshot/shard-states.ts";
@@ -353,7 +353,7 @@ async function startFitting<Form extends SpanForm | EventForm>(
   const { index } = query.source;
   try {
     const started = await startSearch(context, query, options, signal);
-    noteHitSize(client, index, options.size, started.response);
+    recordPageHitSize(client, index, options.size, started.response);
     return started;
   } catch (error) {
     return reducePageSize(client, index, options.size, error);

@@ -5,6 +5,7 @@ import { totalmem } from "node:os";
 import { setFlagsFromString } from "node:v8";
 import type { Shell } from "./cli/support/shell.ts";
 import { commands, printUsage, readHelp } from "./commands.ts";
+import { readOwn } from "./core/collections.ts";
 import { formatErrorCode } from "./core/errors.ts";
 import { now } from "./core/time.ts";
 import { version } from "./core/version.ts";
@@ -100,7 +101,7 @@ async function runCommand([name, ...args]: readonly string[]): Promise<number> {
     shell.out(`${version}\n`);
     return 0;
   }
-  const command = name !== undefined && Object.hasOwn(commands, name) ? commands[name] : undefined;
+  const command = name === undefined ? undefined : readOwn(commands, name);
   if (command === undefined) {
     shell.err(`${name === undefined ? "" : `readout: unknown command "${name}"\n\n`}${printUsage()}`);
     return 2;

@@ -1,5 +1,6 @@
 // Decodes a document into a log line by its layout. Where the layout's body is the document itself, the values that the scanner
 // picked are enough and the document is not parsed.
+import { readOwn } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import { isJsonObject, type JsonObject, parseLossless } from "../../../src/core/json/lossless-json.ts";
 import type { LogLine, Severity } from "../../../src/core/rows.ts";
@@ -19,8 +20,7 @@ export function decodeLine(
   sourceId: string,
   layout: LogLayout,
 ): LogLine {
-  const document =
-    (layout.json === "source" ? hit.picked : undefined) ?? parseDocument(backend, hit, hit.source);
+  const document = (layout.json === "source" ? hit.picked : undefined) ?? parseDocument(backend, hit);
   return {
     // An id is unique in one index only, and a source may have many indices.
     id: `${hit.index}/${hit.id}`,
@@ -46,7 +46,7 @@ function readMessage(
   const text = findFirstText(document, layout.message);
   if (text !== undefined) return layout.chomp ? text.replace(/\r?\n$/, "") : text;
   if (layout.json === "source" && layout.structured === undefined) return undefined;
-  const parsed = document instanceof Map ? parseDocument(backend, hit, hit.source) : document;
+  const parsed = document instanceof Map ? parseDocument(backend, hit) : document;
   const structured = findStructuredMessage(parsed, layout);
   return structured === undefined ? undefined : JSON.stringify(structured);
 }
@@ -64,17 +64,17 @@ export function readSeverity(document: JsonObject | PickedValues, rules: readonl
 
 function deriveSeverity({ values, at_least: steps }: SeverityRule, text: string): Severity {
   if (values === undefined && steps === undefined) return parseSeverity(text);
-  const own = values !== undefined && Object.hasOwn(values, text) ? values[text] : undefined;
+  const own = values && readOwn(values, text);
   if (own !== undefined) return own;
   if (steps === undefined || !numberPattern.test(text)) return "unknown";
   return steps.findLast(({ from }) => from <= Number(text))?.severity ?? "unknown";
 }
 
-/** @throws {BackendError} The text is no JSON object. */
-export function parseDocument(backend: string, { id, index }: Hit, text: string): JsonObject {
+/** @throws {BackendError} The document is no JSON object. */
+export function parseDocument(backend: string, { id, index, source }: Hit): JsonObject {
   let cause: unknown;
   try {
-    const document = parseLossless(text);
+    const document = parseLossless(source);
     if (isJsonObject(document)) return document;
   } catch (error) {
     cause = error;

@@ -1,5 +1,6 @@
 // Decodes a document into a span by its form. Numbers are exact, ids have one spelling, and times keep all their digits. A form is
 // compiled once for each site, since one request may read many thousand documents with it.
+import { readOwn } from "../../../src/core/collections.ts";
 import {
   type Attributes,
   type AttributeValue,
@@ -280,6 +281,6 @@ function readCount(value: AttributeValue | undefined): number {
 }
 
 function isReport(attributes: Attributes): boolean {
-  const mark = Object.hasOwn(attributes, errorReportAttribute) ? attributes[errorReportAttribute] : undefined;
+  const mark = readOwn(attributes, errorReportAttribute);
   return mark === true || mark === "true";
 }

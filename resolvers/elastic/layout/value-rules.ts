@@ -43,8 +43,7 @@ export function resolveName(
 function readNamedValue(scope: Scope, name: ResolvedName): AttributeValue | undefined {
   if ("field" in name) return readFieldValue(scope.fields, name.field);
   const attributes = scope[name.part];
-  if (attributes === undefined || !Object.hasOwn(attributes, name.key)) return undefined;
-  return attributes[name.key] ?? undefined;
+  return (attributes && readOwn(attributes, name.key)) ?? undefined;
 }
 
 /** A scalar as text; of an array its first scalar, as an index has it. Undefined for an empty text and for objects. */

@@ -289,7 +289,7 @@ function isMapped(group: IndexGroup, name: string): boolean {
 function readVerdict(backend: string, hits: readonly Hit[], candidates: readonly LogLayout[]): SampleVerdict {
   const documents = hits.flatMap((hit) => {
     try {
-      return [parseDocument(backend, hit, hit.source)];
+      return [parseDocument(backend, hit)];
     } catch (error) {
       if (error instanceof BackendError) return [];
       throw error;

@@ -1,5 +1,6 @@
 // The filters of the trace routes: the trace query language, and whether a row passes. The language has the syntax of the log
 // query language, with its own fields and four operators.
+import { readOwn } from "../../core/collections.ts";
 import type { AttributeValue, TraceSummary } from "../../core/rows.ts";
 import type { Compare, Filter, Operator } from "../../log-query/ast.ts";
 import { parseAs, type Term } from "../../log-query/parse.ts";
@@ -111,7 +112,7 @@ function listSpellings(name: string, isWhole: boolean, value: string): readonly 
 function listFieldTexts(field: TraceField, row: TraceRow): readonly string[] {
   switch (field.kind) {
     case "tag":
-      return Object.hasOwn(row.tags, field.name) ? listTexts(row.tags[field.name]) : [];
+      return listTexts(readOwn(row.tags, field.name));
     case "row": {
       const text = row[field.name];
       return text === undefined ? [] : [text];

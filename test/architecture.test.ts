@@ -27,7 +27,7 @@ const layers: readonly Layer[] = [
     imports: ["src/{tail,intake,graphql,mcp,http,access,telemetry,core,core/*}", "src/operations/runtime"],
     types: ["src/{visuals,audit,config}"],
   },
-  { folder: "src/audit", imports: ["src/{core,core/*,telemetry}"], types: ["src/config"] },
+  { folder: "src/audit", imports: ["src/{core,telemetry}"], types: ["src/config"] },
   {
     folder: "src/tail",
     imports: ["src/operations/{logs,runtime}", "src/{access,log-query,core,core/*}"],
@@ -74,7 +74,7 @@ const layers: readonly Layer[] = [
     types: ["src/{visuals,access,config,store}"],
   },
   { folder: "src/tracing/spans", imports: ["src/{telemetry,core,core/*}"], types: ["src/store"] },
-  { folder: "src/tracing/listing", imports: ["src/tracing/spans", "src/{store,log-query,core,core/*}"] },
+  { folder: "src/tracing/listing", imports: ["src/tracing/spans", "src/{store,log-query,core}"] },
   {
     folder: "src/tracing/rollup-store",
     imports: ["src/tracing/{rollups,spans}", "src/core/**"],
@@ -92,7 +92,7 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "src/tracing",
-    imports: ["src/tracing/{listing,rollups,spans}", "src/core/**"],
+    imports: ["src/tracing/{listing,spans}", "src/core/**"],
     types: ["src/store"],
   },
   { folder: "src/access", imports: ["src/{federation,core,core/*}"], types: ["src/{config,store}"] },
@@ -108,28 +108,23 @@ const layers: readonly Layer[] = [
   { folder: "src/files", imports: ["src/core"], types: ["src/store"] },
   { folder: "src/store", imports: ["src/core/**"], types: ["src/{log-query,metrics}"] },
   { folder: "src/{log-query,metrics}", imports: ["src/core/**"] },
-  { folder: "src/core/json", imports: ["src/core", "src/core/async"] },
+  { folder: "src/core/json", imports: ["src/core/async"], types: ["src/core"] },
   { folder: "src/core/async", imports: ["src/core"] },
   { folder: "src/core", imports: [] },
   // Browsers load the console from its own folder and from nowhere else.
   { folder: "src/console", imports: ["src/console/*"] },
   { folder: "src/console/{base,search,metrics,sign-in}", imports: ["src/console/base"] },
   { folder: "src/console/logs", imports: ["src/console/{base,search}"] },
-  { folder: "src/console/*", imports: ["src/console/{base,search,logs,metrics}"] },
+  { folder: "src/console/*", imports: ["src/console/{base,search,logs}"] },
   {
     folder: "resolvers",
-    imports: ["resolvers/{elastic,memory,prometheus,http}", "src/{tracing,log-query,core,core/*}"],
+    imports: ["resolvers/{elastic,memory,prometheus,http}", "src/{tracing,log-query,core}"],
     types: ["src/store"],
   },
   { folder: "resolvers/http", imports: ["src/{telemetry,config,core,core/*}"], types: ["src/store"] },
   {
     folder: "resolvers/elastic",
-    imports: [
-      "resolvers/elastic/*",
-      "resolvers/http",
-      "src/tracing/{rollup-store,rollups}",
-      "src/{config,core,core/*}",
-    ],
+    imports: ["resolvers/elastic/*", "resolvers/http", "src/tracing/rollup-store", "src/{config,core}"],
     types: ["src/store"],
   },
   {
@@ -139,14 +134,13 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "resolvers/elastic/snapshot",
-    imports: ["resolvers/elastic/{mapping,client}", "src/core/**"],
-    types: ["src/store"],
+    imports: ["resolvers/elastic/client", "src/core/**"],
+    types: ["resolvers/elastic/mapping", "src/store"],
   },
   {
     folder: "resolvers/elastic/{logs,spans}",
     imports: [
       "resolvers/elastic/{snapshot,search,query,layout,mapping,document,client}",
-      "resolvers/http",
       "src/tracing/**",
       "src/{telemetry,log-query,core,core/*}",
     ],
@@ -171,7 +165,7 @@ const layers: readonly Layer[] = [
     imports: ["resolvers/elastic/{mapping,document}", "src/tracing/spans", "src/{log-query,core,core/*}"],
     types: ["resolvers/elastic/client", "src/store"],
   },
-  { folder: "resolvers/elastic/mapping", imports: ["resolvers/elastic/{document,client}", "src/core/**"] },
+  { folder: "resolvers/elastic/mapping", imports: ["resolvers/elastic/client", "src/core/**"] },
   { folder: "resolvers/elastic/document", imports: ["src/core/**"] },
   {
     folder: "resolvers/{elastic,prometheus}/client",
@@ -185,15 +179,11 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "resolvers/prometheus/kubernetes",
-    imports: ["resolvers/prometheus/{metrics,counters,client}", "src/{store,metrics,core,core/*}"],
+    imports: ["resolvers/prometheus/{counters,client}", "src/{store,core,core/*}"],
   },
   {
     folder: "resolvers/prometheus/metrics",
-    imports: [
-      "resolvers/prometheus/{settled,counters,client}",
-      "resolvers/http",
-      "src/{telemetry,metrics,core,core/*}",
-    ],
+    imports: ["resolvers/prometheus/{settled,counters,client}", "src/{telemetry,metrics,core,core/*}"],
     types: ["src/store"],
   },
   {
@@ -202,7 +192,7 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "resolvers/prometheus/counters",
-    imports: ["resolvers/prometheus/client", "resolvers/http", "src/{metrics,core,core/*}"],
+    imports: ["resolvers/prometheus/client", "src/{metrics,core,core/*}"],
   },
   {
     folder: "resolvers/memory",
@@ -297,6 +287,9 @@ const code = codeOf(files);
 const imports = [...code].flatMap(([file, text]) => importsOf(file, text));
 const own = imports.filter(({ to }) => files.includes(to));
 const folders = [...new Set(files.map((file) => dirname(file)))].sort();
+const layerOf = new Map(
+  folders.map((folder) => [folder, layers.find((layer) => isMatch(folder, layer.folder))]),
+);
 
 function filesIn(...folders: readonly string[]): string[] {
   return folders.flatMap((folder) =>
@@ -345,6 +338,13 @@ function within(file: string, patterns: readonly string[]): boolean {
   return patterns.some((pattern) => isMatch(file, pattern));
 }
 
+/** The patterns that one with braces stands for. */
+function listAlternatives(pattern: string): string[] {
+  const [, before, parts, after] = /^(.*?)\{([^}]*)\}(.*)$/.exec(pattern) ?? [];
+  if (parts === undefined) return [pattern];
+  return parts.split(",").flatMap((part) => listAlternatives(`${before}${part}${after}`));
+}
+
 /** Each way from a name over others back to itself. */
 function cyclesOf(edges: readonly (readonly [from: string, to: string])[]): string[] {
   const after = new Map<string, Set<string>>();
@@ -362,7 +362,7 @@ function cyclesOf(edges: readonly (readonly [from: string, to: string])[]): stri
 
 describe("imports", () => {
   test.each(folders)("%s", (folder) => {
-    const layer = layers.find((layer) => isMatch(folder, layer.folder));
+    const layer = layerOf.get(folder);
     expect(layer, "no rule is for this folder").toBeDefined();
     const { imports = [], types = [] } = layer ?? {};
     const broken = own
@@ -375,8 +375,28 @@ describe("imports", () => {
   });
 
   test("each rule is for a folder that exists", () => {
-    const used = new Set(folders.map((folder) => layers.find((layer) => isMatch(folder, layer.folder))));
+    const used = new Set(layerOf.values());
     expect(layers.filter((layer) => !used.has(layer))).toEqual([]);
+  });
+
+  test("each permission is used", () => {
+    const unused = layers.flatMap((layer) => {
+      const leaving = own.filter(
+        ({ from, to }) => layerOf.get(dirname(from)) === layer && dirname(from) !== dirname(to),
+      );
+      const listUnused = (patterns: readonly string[], permitted: readonly Import[]) => {
+        const targets = [...new Set(permitted.map(({ to }) => dirname(to)))];
+        return patterns
+          .flatMap(listAlternatives)
+          .filter((pattern) => !targets.some((target) => isMatch(target, pattern)));
+      };
+      const { folder, imports, types = [] } = layer;
+      const runtime = leaving.filter(({ typeOnly }) => !typeOnly);
+      return [...listUnused(imports, runtime), ...listUnused(types, leaving)].map(
+        (pattern) => `${folder} does not import ${pattern}`,
+      );
+    });
+    expect(unused).toEqual([]);
   });
 
   test("end in .ts or .js and name files that exist", () => {

@@ -60,11 +60,6 @@ export function parseInstant(text: string): Instant | undefined {
   return (millis * nanosPerMilli + BigInt(fraction.padEnd(9, "0"))) as Instant;
 }
 
-/** The number of fraction digits of a time text, without trailing zeros. */
-export function countFractionDigits(text: string): number {
-  return (/\.(\d+)/.exec(text)?.[1] ?? "").replace(/0+$/, "").length;
-}
-
 export function fromMillis(millis: Millis): Instant {
   return (BigInt(millis) * nanosPerMilli) as Instant;
 }
@@ -78,6 +73,10 @@ export function toMillis(instant: Instant): Millis {
 export function floorToMilli(instant: Instant): Instant {
   const rest = instant % nanosPerMilli;
   return (rest < 0n ? instant - rest - nanosPerMilli : instant - rest) as Instant;
+}
+
+export function isFinerThanMilli(instant: Instant): boolean {
+  return instant % nanosPerMilli !== 0n;
 }
 
 /** The last nanosecond of the instant's millisecond. */
@@ -151,9 +150,9 @@ function splitInstant(instant: Instant): {
   return { millis: lastBase.millis + whole, micros, nanos: rest - micros * 1_000 };
 }
 
-/** An inclusive end: the last nanosecond of its millisecond, where the text has no finer digits. */
-export function toInclusiveEnd(text: string, instant: Instant): Instant {
-  return countFractionDigits(text) > 3 ? instant : ((instant + nanosPerMilli - 1n) as Instant);
+/** An inclusive end: a whole millisecond stands for all of it, up to its last nanosecond. */
+export function toInclusiveEnd(instant: Instant): Instant {
+  return isFinerThanMilli(instant) ? instant : endOfMilli(instant);
 }
 
 export const earlier = (a: Instant, b: Instant): Instant => (a < b ? a : b);

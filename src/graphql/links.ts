@@ -346,7 +346,7 @@ interface SiteRef {
 /** The range that a row's request asked for. */
 function readRange(row: MarkedRow): TimeRange {
   const { from, to } = row[origin] ?? {};
-  return { from: toInstant(from), to: toInclusiveEnd(String(to), toInstant(to)) };
+  return { from: toInstant(from), to: toInclusiveEnd(toInstant(to)) };
 }
 
 function readActionNames(row: Row): { readonly namespace: string; readonly action: string } {

@@ -59,7 +59,7 @@ interface Bounds {
 function readBounds(asked: RequestedRange): Bounds {
   const start = readTime("start", asked.start);
   const end = readTime("end", asked.end);
-  if (start !== undefined && end !== undefined && start > toInclusiveEnd(asked.end ?? "", end))
+  if (start !== undefined && end !== undefined && start > toInclusiveEnd(end))
     throw createInvalidRequest([{ path: "start", message: "is later than end" }]);
   return { ...(start === undefined ? {} : { start }), ...(end === undefined ? {} : { end }) };
 }
@@ -86,14 +86,7 @@ function resolveSiteRange(site: string, asked: RequestedRange, context: Context)
   const found = context.sites.get(site);
   if (found === undefined) return { from: now, to: now };
   const { start, end } = resolveBounds(asked, now);
-  return resolveRange(
-    {
-      from: start && { instant: start, text: printInstant(start) },
-      to: end && { instant: end, text: asked.end ?? "" },
-    },
-    found,
-    now,
-  );
+  return resolveRange(found, now, start, end);
 }
 
 function hasTraces(site: string, { sites }: Context): boolean {

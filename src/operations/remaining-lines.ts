@@ -2,8 +2,8 @@
 // to read the rest of a range for its number alone would cost more than the page.
 import {
   endOfMilli,
-  floorToMilli,
   type Instant,
+  isFinerThanMilli,
   parseInstant,
   printInstant,
   toInclusiveEnd,
@@ -31,14 +31,13 @@ export function prepareRemainingLines({
   ...request
 }: AnsweredPage): PreparedOperation<Promise<number | undefined>> {
   const time = parseInstant(last);
-  const isWhole = time !== undefined && floorToMilli(time) === time;
   return {
     name: "logs",
     scopes: ["logs"],
     sites: () => [request.site_id],
     // A crowded millisecond is answered in parts, of which only the last is known to be one.
     run: async (context) => {
-      if (time === undefined || !isWhole) return undefined;
+      if (time === undefined || isFinerThanMilli(time)) return undefined;
       const next = (order === "DESC" ? time - 1n : endOfMilli(time) + 1n) as Instant;
       if (isBeyondRange(next, request)) return 0;
       const rest = order === "DESC" ? { to: printInstant(next) } : { from: printInstant(next) };
@@ -52,8 +51,5 @@ function isBeyondRange(instant: Instant, { from, to }: Pick<AnsweredPage, "from"
   const parse = (text: unknown) => (typeof text === "string" ? parseInstant(text) : undefined);
   const first = parse(from);
   const last = parse(to);
-  return (
-    (first !== undefined && instant < first) ||
-    (last !== undefined && instant > toInclusiveEnd(String(to), last))
-  );
+  return (first !== undefined && instant < first) || (last !== undefined && instant > toInclusiveEnd(last));
 }

@@ -10,6 +10,7 @@ import {
   printInstant,
   printMillis,
   printNanos,
+  toInclusiveEnd,
   toMillis,
 } from "#src/core/time.ts";
 import { sampleRuns } from "../support/law-runs.ts";
@@ -47,6 +48,16 @@ test("an instant is its milliseconds and a rest, also before 1970", () => {
     expect(parseInstant(printInstant(instant))).toBe(instant);
   });
   fc.assert(law);
+});
+
+test.each([
+  ["10:00:00Z", "10:00:00.000999999Z"],
+  ["10:00:00.120Z", "10:00:00.120999999Z"],
+  ["10:00:00.120000Z", "10:00:00.120999999Z"],
+  ["10:00:00.1200001Z", "10:00:00.1200001Z"],
+])("%s as the end of a range is %s", (written, end) => {
+  const instant = parseInstant(`1969-07-20T${written}`);
+  expect(instant && printInstant(toInclusiveEnd(instant))).toBe(`1969-07-20T${end}`);
 });
 
 test("an instant is printed correctly whatever was printed before it", () => {

@@ -304,6 +304,20 @@ test("a sample is found by its id, whatever the ids of its trace and span hold",
   expect(entries.map(({ id }) => id).toSorted()).toEqual(rows.map(printSampleId).toSorted());
 });
 
+test("a range from or to 1970 is no range without a bound", async () => {
+  const span = request({
+    from: -2 * retention,
+    to: 10 - 2 * retention,
+    events: [createException(5, "A", "")],
+  });
+  const { run } = open([span]);
+  const count = async (asked: Parameters<typeof prepareSamples>[1]) =>
+    (await run(prepareSamples("shop", asked, { candidates: "errors", limit: 10 }))).length;
+  expect(await count({})).toBe(0);
+  expect(await count({ start: "1970-01-01T00:00:00Z" })).toBe(1);
+  expect(await count({ start: "1969-12-31T00:00:00Z", end: "1970-01-01T00:00:00Z" })).toBe(0);
+});
+
 test("a deploy is in the range where its first request is", async () => {
   const id = (digit: string) => ({ trace_id: digit.repeat(32), span_id: digit.repeat(16) });
   const { run } = open([

@@ -9,12 +9,12 @@ import { reportRead } from "../../core/async/read-progress.ts";
 import { createMissingPartError, Refused } from "../../core/errors.ts";
 import type { LogLine } from "../../core/rows.ts";
 import {
-  countFractionDigits,
   earlier,
   endOfMilli,
   floorToMilli,
   fromMillis,
   type Instant,
+  isFinerThanMilli,
   later,
   nanosPerMilli,
   printMillis,
@@ -36,7 +36,6 @@ import {
   maxIssues,
   optional,
   order,
-  type RequestTime,
   siteId,
   textList,
   time,
@@ -184,7 +183,7 @@ export function toLinePage(
     perPage,
     order: order === "ASC" ? "asc" : "desc",
     cap: limits.linesPerMillisecond,
-    position: toCursorPosition(cursor?.time, order === "ASC" ? "asc" : "desc"),
+    position: toCursorPosition(cursor?.time?.instant, order === "ASC" ? "asc" : "desc"),
   };
 }
 
@@ -265,7 +264,7 @@ function selectSources(
 export function resolveRange({ from, to }: LineSelection, site: Site, now: Instant): TimeRange {
   return {
     from: from?.instant ?? ((now - fromMillis(site.retention)) as Instant),
-    to: to === undefined ? endOfMilli(now) : toInclusiveEnd(to.text, to.instant),
+    to: to === undefined ? endOfMilli(now) : toInclusiveEnd(to.instant),
   };
 }
 
@@ -288,15 +287,11 @@ type CursorPosition =
    */
   | { readonly kind: "part"; readonly start: Instant; readonly part: number };
 
-function toCursorPosition(
-  cursor: RequestTime | undefined,
-  order: "asc" | "desc",
-): CursorPosition | undefined {
+function toCursorPosition(cursor: Instant | undefined, order: "asc" | "desc"): CursorPosition | undefined {
   if (cursor === undefined) return undefined;
-  const { instant, text } = cursor;
-  const start = floorToMilli(instant);
-  if (countFractionDigits(text) <= 3) return { kind: "millisecond", start };
-  const rank = Number((instant - start) / 1_000n);
+  const start = floorToMilli(cursor);
+  if (!isFinerThanMilli(cursor)) return { kind: "millisecond", start };
+  const rank = Number((cursor - start) / 1_000n);
   return { kind: "part", start, part: order === "asc" ? rank : lastRank - rank };
 }
 

@@ -23,7 +23,7 @@ export const tail: Representation<LinesRequest> = {
         sources,
         filter,
         from: from?.instant,
-        to: to && toInclusiveEnd(to.text, to.instant),
+        to: to && toInclusiveEnd(to.instant),
       },
     };
   },

@@ -1,7 +1,7 @@
 // What a metrics request may say: the bodies of `metrics/timeseries` and `metrics/list`. Their words are taken in any case
 // and in the spellings that clients use, and read into those of the specification.
 import * as z from "zod";
-import { printNanos, type TimeRange, toInclusiveEnd } from "../../core/time.ts";
+import { printInstant, type TimeRange, toInclusiveEnd } from "../../core/time.ts";
 import { aggregations, metricFields, type Resolution, resolutions } from "../../metrics/measures.ts";
 import {
   addIssues,
@@ -260,12 +260,10 @@ export function toTimeRange({
   readonly from: RequestTime;
   readonly to: RequestTime;
 }): TimeRange {
-  return { from: from.instant, to: toInclusiveEnd(to.text, to.instant) };
+  return { from: from.instant, to: toInclusiveEnd(to.instant) };
 }
 
 /** The range as an answer repeats it. */
 export function printRange({ from, to }: { readonly from: RequestTime; readonly to: RequestTime }): string {
-  // At least three fraction digits, more only where the request has them.
-  const print = ({ instant }: RequestTime) => printNanos(instant).replace(/0{1,6}Z$/, "Z");
-  return `"from":"${print(from)}","to":"${print(to)}"`;
+  return `"from":"${printInstant(from.instant)}","to":"${printInstant(to.instant)}"`;
 }

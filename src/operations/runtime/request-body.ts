@@ -4,7 +4,7 @@ import * as z from "zod";
 import { type Issue, Unprocessable } from "../../core/errors.ts";
 import { type Instant, parseInstant, toInclusiveEnd } from "../../core/time.ts";
 
-/** A time of a request, with its text: whether a bound takes in its whole millisecond depends on its digits. */
+/** A time of a request, with its text as the audit log has it. */
 export interface RequestTime {
   readonly instant: Instant;
   readonly text: string;
@@ -54,7 +54,7 @@ const isTime = (value: unknown): boolean => isObject(value) && typeof value.inst
 export function createRangeCheck<First extends string, Last extends string>(first: First, last: Last) {
   return z.refine<Readonly<Partial<Record<First | Last, RequestTime | undefined>>>>(
     ({ [first]: from, [last]: to }) =>
-      from === undefined || to === undefined || from.instant <= toInclusiveEnd(to.text, to.instant),
+      from === undefined || to === undefined || from.instant <= toInclusiveEnd(to.instant),
     {
       path: [first],
       message: `is later than ${last}`,

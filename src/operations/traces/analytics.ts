@@ -47,7 +47,7 @@ function buildScope(request: z.output<typeof edgesBody>, context: Context) {
     traces,
     scope: {
       sources,
-      range: resolveRange(request, site, context.now()),
+      range: resolveRange(site, context.now(), request.from?.instant, request.to?.instant),
       budget: createRequestBudget(context),
     },
   };

@@ -47,7 +47,7 @@ export const deployStats: Operation<z.output<typeof body>, DeployStats> = {
   run: async (request, context) => {
     const { revision } = request;
     const { site, traces } = findTracesPart(request.site_id, context);
-    const range = resolveRange(request, site, context.now());
+    const range = resolveRange(site, context.now(), request.from?.instant, request.to?.instant);
     if (range.from > range.to) throw new NotFound();
     const query = {
       sources: [traces.source],
@@ -70,7 +70,7 @@ export async function readDeployStats(
   const { site, traces } = findTracesPart(site_id, context);
   const query = {
     sources: [traces.source],
-    range: resolveRange({}, site, context.now()),
+    range: resolveRange(site, context.now()),
     revisions,
     budget: createRequestBudget(context),
   } as const;

@@ -92,7 +92,7 @@ async function hasEarlierRequest(
 ): Promise<boolean> {
   const site = context.sites.get(source.site);
   if (site === undefined) return false;
-  const { from } = resolveRange({}, site, context.now());
+  const { from } = resolveRange(site, context.now());
   const to = (range.from - 1n) as Instant;
   if (from > to) return false;
   const listing: ListingQuery = {

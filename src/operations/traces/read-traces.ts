@@ -20,7 +20,6 @@ import { parseTraceQuery } from "../../tracing/listing/trace-query.ts";
 import { createBudget } from "../../tracing/spans/read-budget.ts";
 import { chooseDocuments } from "../../tracing/spans/repeated-spans.ts";
 import type { Context } from "../runtime/operation.ts";
-import type { RequestTime } from "../runtime/request-body.ts";
 import type { TracesQuery } from "./query-schema.ts";
 
 /** Sources that one store answers for together. */
@@ -117,7 +116,7 @@ export function resolveRanges(
 ): readonly { readonly ids: readonly string[]; readonly range: TimeRange }[] {
   const { from, to, ttl, trace_id, site_ids } = request;
   const now = context.now();
-  const last = to === undefined ? undefined : toInclusiveEnd(to.text, to.instant);
+  const last = to === undefined ? undefined : toInclusiveEnd(to.instant);
   const oldest = ttl === undefined ? undefined : shiftBack(now, ttl * 1_000);
   const findStart = (id: string): Instant => {
     const site = context.sites.get(id);
@@ -142,14 +141,10 @@ function shiftBack(now: Instant, millis: number): Instant {
 }
 
 /** The range of a request on one site, its retention and now where it has no bounds. */
-export function resolveRange(
-  { from, to }: { readonly from?: RequestTime | undefined; readonly to?: RequestTime | undefined },
-  site: Site,
-  now: Instant,
-): TimeRange {
+export function resolveRange(site: Site, now: Instant, from?: Instant, to?: Instant): TimeRange {
   return {
-    from: from?.instant ?? findRetentionStart(site, now),
-    to: to === undefined ? endOfMilli(now) : toInclusiveEnd(to.text, to.instant),
+    from: from ?? findRetentionStart(site, now),
+    to: to === undefined ? endOfMilli(now) : toInclusiveEnd(to),
   };
 }
 

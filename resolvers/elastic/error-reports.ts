@@ -5,7 +5,7 @@ import { z } from "zod";
 import { requireFirst, zip } from "../../src/core/collections.ts";
 import { BackendError, isRefusedBySource } from "../../src/core/errors.ts";
 import type { Span, SpanEvent } from "../../src/core/rows.ts";
-import { printMillis, toMillis } from "../../src/core/time.ts";
+import { printInstantToMilli } from "../../src/core/time.ts";
 import type { ErrorReportStore, ErrorReportTarget } from "../../src/store/error-reports.ts";
 import type { PartInspection } from "../../src/store/inspection.ts";
 import type { ElasticClient } from "./client/client.ts";
@@ -59,7 +59,7 @@ function toDocuments(span: Span): readonly ReportDocument[] {
 /** As the collector's exporter writes spans, except for the time, which is an ISO text. */
 function toSpanDocument(span: Span): object {
   return {
-    "@timestamp": printMillis(toMillis(span.start)),
+    "@timestamp": printInstantToMilli(span.start),
     trace_id: span.trace_id,
     span_id: span.span_id,
     name: span.span_name,
@@ -73,7 +73,7 @@ function toSpanDocument(span: Span): object {
 
 function toEventDocument(span: Span, event: SpanEvent): object {
   return {
-    "@timestamp": printMillis(toMillis(event.time)),
+    "@timestamp": printInstantToMilli(event.time),
     trace_id: span.trace_id,
     span_id: span.span_id,
     event_name: event.name,

@@ -2,7 +2,14 @@
 // serves all three clients. Credentials come from Amazon's own library, which is large and loaded only where it is wanted.
 import { createHash } from "node:crypto";
 import { BackendError, toErrorMessage } from "../../src/core/errors.ts";
-import { fromMillis, type Instant, type Millis, minute, printMillis, toMillis } from "../../src/core/time.ts";
+import {
+  type Instant,
+  type Millis,
+  minute,
+  printInstantToMilli,
+  printMillis,
+  toMillis,
+} from "../../src/core/time.ts";
 import { createRenewedValue, type LimitedValue, longestRenewal } from "./renewed-value.ts";
 
 export interface AwsSettings {
@@ -117,7 +124,7 @@ export async function signRequest(
   at: Instant,
 ): Promise<Readonly<Record<string, string>>> {
   const { default: aws4 } = await import("aws4");
-  const time = printMillis(toMillis(at)).replace(/[-:]|\.\d+/g, "");
+  const time = printInstantToMilli(at).replace(/[-:]|\.\d+/g, "");
   const isTyped = Object.keys(headers ?? {}).some((name) => name.toLowerCase() === "content-type");
   const request = {
     method,
@@ -228,7 +235,7 @@ function explainRefusal(
       const off = Number.isNaN(theirs)
         ? "is wrong"
         : `is ${Math.abs(seconds)} s ${seconds < 0 ? "behind" : "ahead"}`;
-      return `AWS refuses the signature for its time: the clock of this machine ${off} (${printMillis(toMillis(fromMillis(now)))})`;
+      return `AWS refuses the signature for its time: the clock of this machine ${off} (${printMillis(now)})`;
     }
     case "credentials":
       return "AWS refuses the credentials: they have expired or were withdrawn, and there are no others";

@@ -3,7 +3,7 @@
 import { createHmac } from "node:crypto";
 import type { AuditConfig } from "../config/edge-settings.ts";
 import { LimitReached, toErrorMessage } from "../core/errors.ts";
-import { type Instant, type Millis, printMillis, second, toMillis } from "../core/time.ts";
+import { type Instant, type Millis, printInstantToMilli, second } from "../core/time.ts";
 
 /** One line. What is not known of a request is absent. */
 export interface AuditEntry {
@@ -213,7 +213,7 @@ function appendLine(
   onLate?: (error: Error) => void,
 ): Promise<void> {
   const at = now();
-  const line = `${JSON.stringify({ time: printMillis(toMillis(at)), ...fields })}\n`;
+  const line = `${JSON.stringify({ time: printInstantToMilli(at), ...fields })}\n`;
   return appendText(place, { line, at }, onLate);
 }
 

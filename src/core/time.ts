@@ -107,6 +107,11 @@ export function printMillis(millis: Millis): string {
   return `${printToMilli(millis)}Z`;
 }
 
+/** UTC with exactly three fraction digits, rounded towards the past. */
+export function printInstantToMilli(instant: Instant): string {
+  return printMillis(toMillis(instant));
+}
+
 function printToMilli(millis: Millis): string {
   const start = Math.floor(millis / second) * second;
   if (start !== lastPrintedSecond.start) {

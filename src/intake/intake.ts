@@ -7,7 +7,7 @@ import { createReloadableRateLimit, type RateLimiter } from "../access/rate-limi
 import type { Site, Sites } from "../access/sites.ts";
 import type { IntakeConfig } from "../config/config.ts";
 import type { LimitName } from "../core/errors.ts";
-import { type Instant, type Millis, printMillis, toMillis } from "../core/time.ts";
+import { type Instant, type Millis, printInstantToMilli, toMillis } from "../core/time.ts";
 import {
   awaitTurn,
   type ConnectionGuard,
@@ -275,7 +275,7 @@ function deriveNetwork(address: string): string {
 
 /** `{date}` and `{month}` of an index's name, in UTC: drawn once, so that no second delivery goes elsewhere. */
 export function formatIndexName(pattern: string, at: Instant): string {
-  const date = printMillis(toMillis(at)).slice(0, 10).replaceAll("-", ".");
+  const date = printInstantToMilli(at).slice(0, 10).replaceAll("-", ".");
   return pattern.replaceAll("{date}", date).replaceAll("{month}", date.slice(0, 7));
 }
 

@@ -3,7 +3,7 @@ import * as z from "zod";
 import type { Site } from "../access/sites.ts";
 import type { Limits } from "../config/limits.ts";
 import { BackendError, NotFound, Unauthorized, Unprocessable } from "../core/errors.ts";
-import { type Instant, printInstant, printMillis, toMillis } from "../core/time.ts";
+import { type Instant, printInstant, printInstantToMilli } from "../core/time.ts";
 import {
   type Incident,
   type IncidentPage,
@@ -209,7 +209,7 @@ function findPosition(of: string, own: OwnArguments, session: ToolSession): Posi
 
 function createFirstPosition(of: string, own: OwnArguments, { now }: ToolSession): Position {
   const { page = 1, per_page = defaultPageSize } = own;
-  return { of, now: printMillis(toMillis(now())), skip: (page - 1) * per_page, after: null };
+  return { of, now: printInstantToMilli(now()), skip: (page - 1) * per_page, after: null };
 }
 
 /** What a range is completed from. */

@@ -4,7 +4,7 @@ import * as z from "zod";
 import { NotFound, Refused } from "../core/errors.ts";
 import { printAttribute } from "../core/json/lossless-json.ts";
 import { type Attributes, compare, type TraceSummary } from "../core/rows.ts";
-import { fromMillis, parseInstant, printInstant, printMillis, toMillis } from "../core/time.ts";
+import { fromMillis, parseInstant, printInstant, printInstantToMilli, toMillis } from "../core/time.ts";
 import { prepareDeployMarkers, prepareSamples, printSampleId, readSampleId } from "./incident-operations.ts";
 import type { Context, Operation } from "./runtime/operation.ts";
 import { checkRange, createRangeCheck, type RequestTime } from "./runtime/request-body.ts";
@@ -198,8 +198,8 @@ export const markers: Operation<z.output<typeof markersQuery>, unknown> = {
           id: revision,
           revision,
           short_revision: revision.slice(0, 7),
-          created_at: printMillis(toMillis(first)),
-          closed_at: next === undefined ? null : printMillis(toMillis(next.first)),
+          created_at: printInstantToMilli(first),
+          closed_at: next === undefined ? null : printInstantToMilli(next.first),
           live_for: next === undefined ? null : Math.round((toMillis(next.first) - toMillis(first)) / 1_000),
           user: null,
           repository: null,

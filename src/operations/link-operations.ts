@@ -8,13 +8,13 @@ import { parseJson } from "../core/json/parse-json.ts";
 import type { LogLine, PodsRow, Span } from "../core/rows.ts";
 import {
   earlier,
-  floorToMilli,
   fromMillis,
   hour,
   type Instant,
   later,
   type Millis,
   minute,
+  printInstantToMilli,
   printMillis,
   type TimeRange,
   toMillis,
@@ -296,7 +296,7 @@ export async function readLinkedLines(
 
 /** The line as REST answers it. */
 export function toLineRow(line: LogLine): unknown {
-  return readRows(printLine(line, printMillis(toMillis(floorToMilli(line.time)))))[0];
+  return readRows(printLine(line, printInstantToMilli(line.time)))[0];
 }
 
 /** What lines that belong to one of the identifiers say. As a text it could be longer than the language allows. */

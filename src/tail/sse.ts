@@ -8,7 +8,7 @@ import {
   type Instant,
   lastMilli,
   nanosPerMilli,
-  printMillis,
+  printInstantToMilli,
   toMillis,
 } from "../core/time.ts";
 import { printLine } from "../operations/logs/lines.ts";
@@ -40,7 +40,7 @@ const rowTexts = new WeakMap<LogLine, string>();
 function printRow(line: LogLine): string {
   const known = rowTexts.get(line);
   if (known !== undefined) return known;
-  const row = printLine(line, printMillis(toMillis(line.time)));
+  const row = printLine(line, printInstantToMilli(line.time));
   rowTexts.set(line, row);
   return row;
 }

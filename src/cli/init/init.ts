@@ -8,7 +8,7 @@ import { generateToken, hashToken } from "../../access/auth.ts";
 import { type Config, parseConfig } from "../../config/config.ts";
 import { httpUrl } from "../../config/validation.ts";
 import { BackendError, formatErrorCode, toErrorMessage } from "../../core/errors.ts";
-import { type Millis, printMillis, toMillis } from "../../core/time.ts";
+import { type Millis, printInstantToMilli } from "../../core/time.ts";
 import type { Backend, BackendInfo } from "../../store/backend.ts";
 import type { Survey } from "../../store/inspection.ts";
 import { run as check } from "../check.ts";
@@ -109,7 +109,7 @@ export async function run(args: readonly string[], shell: Shell, deadline = surv
   const sites = await addHostMetrics(proposal.sites, config, out, shell, signal);
   const draft: Draft = {
     preface: [
-      `Written by \`readout init\` on ${printMillis(toMillis(shell.now())).slice(0, 10)}: a proposal, to be changed as you like.`,
+      `Written by \`readout init\` on ${printInstantToMilli(shell.now()).slice(0, 10)}: a proposal, to be changed as you like.`,
       "`readout check` says what of it works; docs/reference/configuration.md has every key.",
     ],
     listen: "127.0.0.1:8080",

@@ -4,7 +4,7 @@ import DataLoader from "dataloader";
 import { isNonEmpty } from "../../core/collections.ts";
 import { printAttribute } from "../../core/json/lossless-json.ts";
 import type { TraceSummary } from "../../core/rows.ts";
-import { parseInstant, printMillis, toMillis } from "../../core/time.ts";
+import { parseInstant, printInstantToMilli } from "../../core/time.ts";
 import {
   type ErrorFigures,
   expectedTime,
@@ -309,9 +309,9 @@ const commonOfIncidents = {
   digests: ({ incident }: IncidentRow) => [incident.digest],
   namespace: ({ incident }: IncidentRow) => incident.namespace,
   state: () => "OPEN",
-  lastOccurredAt: ({ incident }: IncidentRow) => printMillis(toMillis(incident.last)),
-  lastSampleOccurredAt: ({ incident }: IncidentRow) => printMillis(toMillis(incident.last)),
-  updatedAt: ({ incident }: IncidentRow) => printMillis(toMillis(incident.last)),
+  lastOccurredAt: ({ incident }: IncidentRow) => printInstantToMilli(incident.last),
+  lastSampleOccurredAt: ({ incident }: IncidentRow) => printInstantToMilli(incident.last),
+  updatedAt: ({ incident }: IncidentRow) => printInstantToMilli(incident.last),
   hasSamplesInRetention: () => true,
   samples: (of: IncidentRow, args: SamplesArguments, { readout: session }: { readonly readout: Session }) =>
     readSamples(session, of, args),
@@ -327,8 +327,8 @@ const commonOfSamples = {
   namespace: ({ row }: SampleRow) => row.namespace,
   revision: ({ row }: SampleRow) => row.revision ?? null,
   duration: ({ row }: SampleRow) => Number(row.duration) / 1e6,
-  time: ({ row }: SampleRow) => printMillis(toMillis(row.time)),
-  createdAt: ({ row }: SampleRow) => printMillis(toMillis(row.time)),
+  time: ({ row }: SampleRow) => printInstantToMilli(row.time),
+  createdAt: ({ row }: SampleRow) => printInstantToMilli(row.time),
   overview: ({ row }: SampleRow) =>
     Object.entries(row.tags).map(([key, value]) => ({ key, value: printAttribute(value) })),
   incident: ({ incident }: SampleRow) => incident && { ...incident, isBackReference: true },
@@ -343,7 +343,7 @@ export const incidentResolvers: Resolvers = {
     count: async ({ figures }: IncidentRow) => (await figures())?.count ?? 0,
     createdAt: async ({ figures }: IncidentRow) => {
       const first = (await figures())?.first;
-      return first === undefined ? null : printMillis(toMillis(first));
+      return first === undefined ? null : printInstantToMilli(first);
     },
     errorGroupingStrategy: () => "TYPE_AND_ACTION",
     exceptionName: ({ incident }: IncidentRow) => incident.exception?.name ?? null,

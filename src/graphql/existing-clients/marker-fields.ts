@@ -1,7 +1,7 @@
 // Markers of deploys for existing clients: a revision, from its first to its last request within a range.
 import { setImmediate } from "node:timers";
 import DataLoader from "dataloader";
-import { printMillis, toMillis } from "../../core/time.ts";
+import { printInstantToMilli, toMillis } from "../../core/time.ts";
 import {
   type DeployMarker,
   prepareDeployMarkers,
@@ -95,8 +95,8 @@ export const markerResolvers: Resolvers = {
     id: ({ marker }: MarkerRow) => marker.revision,
     revision: ({ marker }: MarkerRow) => marker.revision,
     shortRevision: ({ marker }: MarkerRow) => marker.revision.slice(0, 7),
-    createdAt: ({ marker }: MarkerRow) => printMillis(toMillis(marker.first)),
-    lastOccurredAt: ({ marker }: MarkerRow) => printMillis(toMillis(marker.last)),
+    createdAt: ({ marker }: MarkerRow) => printInstantToMilli(marker.first),
+    lastOccurredAt: ({ marker }: MarkerRow) => printInstantToMilli(marker.last),
     liveFor: (row: MarkerRow) => measureLife(row),
     liveForInWords: (row: MarkerRow) => printSeconds(measureLife(row)),
     previousDeploy: ({ previous }: MarkerRow) => previous,

@@ -17,10 +17,9 @@ import {
   isFinerThanMilli,
   later,
   nanosPerMilli,
-  printMillis,
+  printInstantToMilli,
   type TimeRange,
   toInclusiveEnd,
-  toMillis,
 } from "../../core/time.ts";
 import { parse } from "../../log-query/parse.ts";
 import { print } from "../../log-query/print.ts";
@@ -368,7 +367,7 @@ export function* groupByTimestamp(
     const cursor = position?.kind === "part" && position.start === start ? position : undefined;
     if (end - first > cap) yield* splitMillisecond(start, first, end, cap, order, cursor?.part ?? 0);
     // A page ends between two milliseconds, so all of the cursor's own has been delivered.
-    else if (cursor === undefined) yield { stamp: printMillis(toMillis(start)), first, end };
+    else if (cursor === undefined) yield { stamp: printInstantToMilli(start), first, end };
     first = end;
   }
 }
@@ -413,7 +412,7 @@ function createTooManyLinesError(limit: number) {
 }
 
 function printPartTimestamp(start: Instant, rank: number): string {
-  return `${printMillis(toMillis(start)).slice(0, -1)}${rank.toString().padStart(3, "0")}Z`;
+  return `${printInstantToMilli(start).slice(0, -1)}${rank.toString().padStart(3, "0")}Z`;
 }
 
 type LineRow = z.input<typeof logLine>;

@@ -3,7 +3,7 @@
 import * as z from "zod";
 import { NotFound } from "../../core/errors.ts";
 import type { RevisionStats } from "../../core/rows.ts";
-import { printMillis, toMillis } from "../../core/time.ts";
+import { printInstantToMilli } from "../../core/time.ts";
 import type { Context, Operation } from "../runtime/operation.ts";
 import { checkRange, from, optional, siteId, to } from "../runtime/request-body.ts";
 import { computeErrorRate, findTracesPart } from "./analytics.ts";
@@ -85,8 +85,8 @@ function toDeployStats(revision: string, stats: RevisionStats): DeployStats {
   const { first_seen, last_seen, count, mean, p_90, p_95, namespaces } = stats;
   return {
     revision,
-    first_seen: printMillis(toMillis(first_seen)),
-    last_seen: printMillis(toMillis(last_seen)),
+    first_seen: printInstantToMilli(first_seen),
+    last_seen: printInstantToMilli(last_seen),
     throughput: count,
     mean,
     error_rate: computeErrorRate(stats),

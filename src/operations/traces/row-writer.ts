@@ -1,7 +1,7 @@
 // Rows of the tracing routes as JSON text, their keys in the specification's order. What a source does not have is the
 // empty text.
 import type { Attributes, AttributeValue, SlowEvent, Span, TraceSummary } from "../../core/rows.ts";
-import { printInstant, printMillis, toMillis } from "../../core/time.ts";
+import { printInstant, printInstantToMilli } from "../../core/time.ts";
 import { calculateDuration, toFloatMillis } from "../../tracing/spans/requests.ts";
 import type { TraceDetailSpan } from "../../tracing/trace-detail.ts";
 import { charsPerChunk, type RowBatch, rowsPerChunk } from "../runtime/operation.ts";
@@ -51,7 +51,7 @@ export function toSummaryRow(row: TraceSummary): RowMembers {
     namespace: row.namespace,
     action_name: row.action_name,
     revision: row.revision ?? "",
-    time: printMillis(toMillis(row.time)),
+    time: printInstantToMilli(row.time),
     duration: toFloatMillis(row.duration),
     tags: row.tags,
     has_npo: row.has_npo,

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { kinds } from "#resolvers/index.ts";
 import { run } from "#src/cli/init/init.ts";
 import { parseConfig } from "#src/config/config.ts";
-import { now, printMillis, toMillis } from "#src/core/time.ts";
+import { now, printInstantToMilli, toMillis } from "#src/core/time.ts";
 import { startPrometheus } from "../../servers/prometheus.ts";
 import { buildTemplate, printDocument } from "../../support/elastic/filebeat.ts";
 import { apm7 } from "../../support/elastic/span-shippers/apm.ts";
@@ -53,7 +53,7 @@ describe.each(named())("readout init on $name", ({ name, url }) => {
   beforeAll(async () => {
     cluster = openCluster(url);
     await cluster.remove("init-*");
-    const time = printMillis(toMillis(now()));
+    const time = printInstantToMilli(now());
     for (const index of lines) {
       await cluster.createIndex(index, buildTemplate("date", 1));
       const json = '{"service":{"name":"checkout"}}';
@@ -126,7 +126,7 @@ describe.each(named())("readout init on $name", ({ name, url }) => {
         return;
       }
       for (const stream of ["logs-init.web-prod", "logs-init.web-test"]) {
-        const document = printDocument({ time: printMillis(toMillis(now())), json: "{}" });
+        const document = printDocument({ time: printInstantToMilli(now()), json: "{}" });
         await cluster.write(stream, [[undefined, document]]);
         await cluster.request("POST", `/${stream}/_rollover`);
       }

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { LineCounts } from "#src/core/line-tally.ts";
 import type { LogLine } from "#src/core/rows.ts";
-import { fromMillis, printMillis, type TimeRange, toMillis } from "#src/core/time.ts";
+import { fromMillis, printInstantToMilli, printMillis, type TimeRange } from "#src/core/time.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { resolutions } from "#src/metrics/measures.ts";
@@ -44,7 +44,7 @@ function countLines(
   groupBy: string | undefined,
 ): object {
   const exported = lines.map(({ time, severity, hostname = "", group = "", json }) => ({
-    timestamp: printMillis(toMillis(time)),
+    timestamp: printInstantToMilli(time),
     severity,
     hostname,
     group,

@@ -1,6 +1,6 @@
 // Spans as an Elastic APM server writes them, with data that came as OTLP.
 import type { Attributes, AttributeValue } from "#src/core/rows.ts";
-import { printMillis, toMillis } from "#src/core/time.ts";
+import { printInstantToMilli } from "#src/core/time.ts";
 import {
   isException,
   micros,
@@ -197,7 +197,7 @@ function nestValue(path: readonly string[], value: unknown): object {
 function buildApmErrors(span: ShippedSpan, common: object): readonly object[] {
   return span.events.filter(isException).map((event, at) => ({
     ...common,
-    "@timestamp": printMillis(toMillis(event.time)),
+    "@timestamp": printInstantToMilli(event.time),
     timestamp: { us: micros(event.time) },
     processor: { event: "error", name: "error" },
     parent: { id: span.span_id },
@@ -254,7 +254,7 @@ function buildApmDocuments(
   const outcome = span.status_code === "ERROR" ? "failure" : "success";
   const document: Record<string, unknown> = {
     ...common,
-    "@timestamp": printMillis(toMillis(span.start)),
+    "@timestamp": printInstantToMilli(span.start),
     timestamp: { us: micros(span.start) },
     processor: { event: span.entry ? "transaction" : "span", name: "transaction" },
     parent: span.parent_span_id === undefined ? undefined : { id: span.parent_span_id },

@@ -6,7 +6,8 @@ import { dirname } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { toErrorMessage } from "../core/errors.ts";
-import type { Settlement, SpoolEntry, SpooledReport, SpoolLevel } from "./spool.ts";
+import { now, toMillis } from "../core/time.ts";
+import type { Settlement, Spool, SpoolEntry, SpooledReport, SpoolLevel } from "./spool.ts";
 import { lockSpool, resolveSpoolPath, SpoolInUse, type SpoolLock } from "./spool-lock.ts";
 import type { SpoolReplacement } from "./spool-recovery.ts";
 
@@ -16,7 +17,7 @@ export interface SpoolClient {
    * @throws {Error} it was not kept; so for all methods while the spool cannot be used
    */
   append(entry: SpoolEntry): Promise<boolean>;
-  /** As `Spool`'s. */
+  /** Same as the methods of `Spool`. */
   readOldest(site: string, most: number, mostBytes: number): Promise<readonly SpooledReport[]>;
   pickLater(site: string, sequence: number): Promise<SpooledReport | undefined>;
   settle(settlements: readonly Settlement[]): Promise<void>;
@@ -49,24 +50,17 @@ export interface SpoolOpened {
   readonly replacement?: SpoolReplacement | undefined;
 }
 
-/** What the thread is asked, and what it answers under the same number. */
-export type SpoolRequest = { readonly number: number } & (
-  | { readonly ask: "append"; readonly entries: readonly SpoolEntry[] }
-  | { readonly ask: "next"; readonly of: readonly [site: string, most: number, bytes: number] }
-  | { readonly ask: "later"; readonly of: readonly [site: string, sequence: number] }
-  | { readonly ask: "settle"; readonly settlements: readonly Settlement[] }
-  | { readonly ask: "level" | "close" }
-);
-export interface SpoolReply {
+/** What the thread is asked: a method of its spool. */
+export interface SpoolRequest<Question extends keyof Spool = keyof Spool> {
   readonly number: number;
-  readonly error?: string;
-  /** The error is damage of the file, and the thread has ended. */
-  readonly isDamaged?: boolean;
-  readonly kept?: readonly boolean[];
-  readonly spooled?: readonly SpooledReport[];
-  readonly level?: SpoolLevel;
+  readonly question: Question;
+  readonly values: Parameters<Spool[Question]>;
 }
-type WithoutNumber<Q> = Q extends { readonly number: number } ? Omit<Q, "number"> : never;
+/** What it answers under the same number. */
+export type SpoolReply =
+  | { readonly number: number; readonly answer: ReturnType<Spool[keyof Spool]> }
+  /** After damage of the file the thread has ended. */
+  | { readonly number: number; readonly error: string; readonly isDamaged: boolean };
 
 /** Of the thread's heap: it holds a commit's reports and nothing for long. */
 const resourceLimits = { maxYoungGenerationSizeMb: 16, maxOldGenerationSizeMb: 256 };
@@ -92,6 +86,7 @@ interface SpoolThread {
   readonly worker: Worker;
   readonly open: Map<number, { resolve: (reply: SpoolReply) => void; reject: (error: Error) => void }>;
   isOpen: boolean;
+  isEnded: boolean;
 }
 interface ClientState {
   readonly options: SpoolOptions;
@@ -115,21 +110,15 @@ export async function startSpoolClient(options: SpoolOptions): Promise<SpoolClie
   const state: ClientState = { options, path: options.path, lastNumber: 0, isClosed: false };
   await waitForLock(state);
   // Whether it can be used, `onEvent` has told.
-  await ask(state, { ask: "level" }).catch(() => {});
+  await ask(state, "readLevel").catch(() => {});
   return {
-    append: createAppender((entries) => ask(state, { ask: "append", entries })),
-    readOldest: async (...of) => (await ask(state, { ask: "next", of })).spooled ?? [],
-    pickLater: async (...of) => (await ask(state, { ask: "later", of })).spooled?.[0],
-    settle: async (settlements) => {
-      await ask(state, { ask: "settle", settlements });
-    },
-    async readLevel() {
-      return (
-        (await ask(state, { ask: "level" })).level ?? { reports: 0, bytes: 0, deadLetters: 0, sites: {} }
-      );
-    },
+    append: createAppender((entries) => ask(state, "append", entries)),
+    readOldest: (...values) => ask(state, "readOldest", ...values),
+    pickLater: (...values) => ask(state, "pickLater", ...values),
+    settle: (settlements) => ask(state, "settle", settlements, toMillis(now())),
+    readLevel: () => ask(state, "readLevel"),
     async close() {
-      if (state.thread !== undefined) await ask(state, { ask: "close" }).catch(() => {});
+      if (state.thread !== undefined) await ask(state, "close").catch(() => {});
       state.isClosed = true;
       await state.thread?.worker.terminate();
       state.lock?.release();
@@ -161,25 +150,29 @@ function acquireLock(state: ClientState): void {
 // ---- The thread -----------------------------------------------------------------------------------------------
 
 /** @throws {Error} of the thread, or at once while the spool cannot be used */
-async function ask(state: ClientState, question: WithoutNumber<SpoolRequest>): Promise<SpoolReply> {
-  const reply = await send(state, question);
-  if (reply.isDamaged !== true) return checkReply(reply);
+async function ask<Question extends keyof Spool>(
+  state: ClientState,
+  question: Question,
+  ...values: Parameters<Spool[Question]>
+): Promise<ReturnType<Spool[Question]>> {
+  let reply = await send(state, question, values);
   // Nothing was done, and the next thread replaces the file.
-  return checkReply(await send(state, question));
+  if ("error" in reply && reply.isDamaged) reply = await send(state, question, values);
+  if ("error" in reply) throw new Error(reply.error);
+  return reply.answer as ReturnType<Spool[Question]>;
 }
 
-function checkReply(reply: SpoolReply): SpoolReply {
-  if (reply.error !== undefined) throw new Error(reply.error);
-  return reply;
-}
-
-async function send(state: ClientState, question: WithoutNumber<SpoolRequest>): Promise<SpoolReply> {
+async function send<Question extends keyof Spool>(
+  state: ClientState,
+  question: Question,
+  values: Parameters<Spool[Question]>,
+): Promise<SpoolReply> {
   if (state.isClosed) throw new Error("the spool is closed");
   state.thread ??= startThread(state);
   const { worker, open } = state.thread;
   state.lastNumber += 1;
   const number = state.lastNumber;
-  worker.postMessage({ number, ...question });
+  worker.postMessage({ number, question, values } satisfies SpoolRequest<Question>);
   return new Promise((resolve, reject) => open.set(number, { resolve, reject }));
 }
 
@@ -197,7 +190,7 @@ function startThread(state: ClientState): SpoolThread {
     resourceLimits,
     env: compileCache === undefined ? {} : { NODE_COMPILE_CACHE: dirname(compileCache) },
   });
-  const thread: SpoolThread = { worker, open: new Map(), isOpen: false };
+  const thread: SpoolThread = { worker, open: new Map(), isOpen: false, isEnded: false };
   worker.on("error", (error) => endThread(state, thread, error));
   worker.on("exit", () => endThread(state, thread, new Error("the spool's thread has ended")));
   worker.on("message", (message: SpoolReply | SpoolOpened) => {
@@ -208,7 +201,7 @@ function startThread(state: ClientState): SpoolThread {
 }
 
 function settleReply(state: ClientState, thread: SpoolThread, reply: SpoolReply): void {
-  if (reply.isDamaged) {
+  if ("error" in reply && reply.isDamaged) {
     state.damage = reply.error;
     if (state.thread === thread) state.thread = undefined;
     // The thread has closed the file: nothing is done of what was asked after this question, so that all are asked again.
@@ -230,10 +223,11 @@ function recordOpened(state: ClientState, thread: SpoolThread, { replacement }: 
 }
 
 function endThread(state: ClientState, thread: SpoolThread, error: Error): void {
+  // The end of a thread that fell is reported a second time.
+  if (thread.isEnded) return;
+  thread.isEnded = true;
   if (state.thread === thread) state.thread = undefined;
   const cause = thread.isOpen || state.isClosed ? error : recordFailure(state, error);
-  // The end of a thread that fell is reported a second time.
-  thread.isOpen = true;
   for (const { reject } of thread.open.values()) reject(cause);
   thread.open.clear();
 }
@@ -258,7 +252,7 @@ interface WaitingEntry {
 
 /** Gathers the entries that arrive during a commit for the next. */
 function createAppender(
-  commit: (entries: readonly SpoolEntry[]) => Promise<SpoolReply>,
+  commit: (entries: readonly SpoolEntry[]) => Promise<readonly boolean[]>,
 ): SpoolClient["append"] {
   const queue: WaitingEntry[] = [];
   let isCommitting = false;
@@ -268,7 +262,7 @@ function createAppender(
     while (queue.length > 0) {
       const batch = queue.splice(0, countCommitEntries(queue));
       try {
-        const { kept = [] } = await commit(batch.map(({ entry }) => entry));
+        const kept = await commit(batch.map(({ entry }) => entry));
         for (const [index, { settle }] of batch.entries()) settle(kept[index] === true);
       } catch (error) {
         for (const { fail } of batch) fail(error);

@@ -10,17 +10,14 @@ const { path, limitBytes, damage }: SpoolThreadData = workerData;
 const { spool, replacement } = openOrReplaceSpool(path, limitBytes, toMillis(now()), damage);
 parentPort?.postMessage({ opened: true, replacement } satisfies SpoolOpened);
 
-parentPort?.on("message", (question: SpoolRequest) => {
+parentPort?.on("message", (request: SpoolRequest) => {
+  const { number } = request;
   let reply: SpoolReply;
   try {
-    reply = { number: question.number, ...executeRequest(spool, question) };
+    reply = { number, answer: answerQuestion(spool, request) };
   } catch (error) {
     const isDamaged = isDamage(error);
-    reply = {
-      number: question.number,
-      error: error instanceof Error ? error.message : String(error),
-      isDamaged,
-    };
+    reply = { number, error: error instanceof Error ? error.message : String(error), isDamaged };
     if (isDamaged) endThread();
   }
   parentPort?.postMessage(reply);
@@ -32,25 +29,9 @@ function endThread(): void {
   setImmediate(() => parentPort?.close());
 }
 
-function executeRequest(spool: Spool, question: SpoolRequest): Omit<SpoolReply, "number"> {
-  switch (question.ask) {
-    case "append":
-      return { kept: spool.append(question.entries) };
-    case "next":
-      return { spooled: spool.readOldest(...question.of) };
-    case "later": {
-      const later = spool.pickLater(...question.of);
-      return { spooled: later === undefined ? [] : [later] };
-    }
-    case "settle":
-      spool.settle(question.settlements, toMillis(now()));
-      return {};
-    case "level":
-      return { level: spool.readLevel() };
-    case "close":
-      spool.close();
-      return {};
-    default:
-      return question satisfies never;
-  }
+function answerQuestion<Question extends keyof Spool>(
+  methods: { readonly [Name in Question]: (...values: Parameters<Spool[Name]>) => ReturnType<Spool[Name]> },
+  { question, values }: SpoolRequest<Question>,
+): ReturnType<Spool[Question]> {
+  return methods[question](...values);
 }

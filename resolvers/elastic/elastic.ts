@@ -1,7 +1,6 @@
 // The backend for Elasticsearch and OpenSearch: its configuration, its stores, and what the command line inspects of it.
 import { z } from "zod";
 import { explainIssue, httpUrl, parseSettings } from "../../src/config/validation.ts";
-import { parseDuration } from "../../src/core/time.ts";
 import type { Backend, BackendKind, CustomLayouts, IO } from "../../src/store/backend.ts";
 import { openKeptFigures } from "../../src/tracing/rollup-store/kept-figures.ts";
 import { chooseLogin, createConnectionSchema, logins, openLogin, readTls } from "../http/connection.ts";
@@ -96,7 +95,7 @@ function toClientSettings(
     auth: openLogin(name, auth, io),
     tls: readTls(tls, io),
     headers: config.headers,
-    timeout: parseDuration(config.timeout) ?? guardDefaults.timeout,
+    timeout: config.timeout,
     maxResponseBytes: config.answer_bytes,
     view: describeView(config, own),
   };

@@ -5,6 +5,7 @@ import { toMapping } from "../../src/config/plain-values.ts";
 import {
   acrossKeys,
   chooseSchema,
+  createTextSchema,
   headersSchema,
   headerValue,
   httpUrl,
@@ -13,7 +14,7 @@ import {
 } from "../../src/config/validation.ts";
 import { formatErrorCode } from "../../src/core/errors.ts";
 import { parseCertificates } from "../../src/core/pem.ts";
-import { day, parseDuration } from "../../src/core/time.ts";
+import { day, type Millis, parseDuration } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
 import { type AwsLogin, type AwsSettings, createAwsLogin } from "./aws.ts";
 import { type AccessTokens, createAccessTokens } from "./oauth2.ts";
@@ -124,8 +125,8 @@ export function createConnectionSchema(timeout: `${number}s`) {
     headers: headersSchema,
     timeout: z
       .string()
-      .refine(isTimeout, `expected a duration such as ${timeout}, at most 1d`)
-      .default(timeout),
+      .pipe(createTextSchema(parseTimeout, `expected a duration such as ${timeout}, at most 1d`))
+      .prefault(timeout),
     answer_bytes: z
       .preprocess(
         parseNumeral,
@@ -136,9 +137,9 @@ export function createConnectionSchema(timeout: `${number}s`) {
 }
 
 /** At most a day: a timer overflows after 24 days and then fires at once. */
-function isTimeout(text: string): boolean {
+function parseTimeout(text: string): Millis | undefined {
   const length = parseDuration(text);
-  return length !== undefined && length > 0 && length <= day;
+  return length !== undefined && length > 0 && length <= day ? length : undefined;
 }
 
 /** Certificates and keys, as paths in the settings or as the contents of those files. */

@@ -1,7 +1,7 @@
 // The backend kind `prometheus`: Prometheus itself and the servers that offer its HTTP API.
 import { z } from "zod";
 import { duration, httpUrl, parseSettings } from "../../src/config/validation.ts";
-import { day, type Millis, parseDuration, toMillis } from "../../src/core/time.ts";
+import { day, type Millis, toMillis } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/backend.ts";
 import type { PartInspection } from "../../src/store/inspection.ts";
 import type { ForcedLabels } from "../../src/store/metrics.ts";
@@ -111,7 +111,7 @@ function toClientSettings(
     auth: openLogin(name, auth, io),
     tls: readTls(tls, io),
     headers,
-    timeout: parseDuration(timeout) ?? guardDefaults.timeout,
+    timeout,
     answerBytes,
   };
 }

@@ -4,7 +4,7 @@ import { Cron } from "croner";
 import { toString as describeCron } from "cronstrue";
 import * as z from "zod";
 import { toErrorMessage, Unprocessable } from "../core/errors.ts";
-import { type Instant, parseInstant, printMillis, toDate } from "../core/time.ts";
+import { fromMillis, type Instant, printMillis, toDate } from "../core/time.ts";
 import type { Operation } from "./runtime/operation.ts";
 import { isObject, optional, time } from "./runtime/request-body.ts";
 
@@ -30,8 +30,8 @@ const occurrenceCount = 5;
 /** All sixty minutes as a list are 169 characters. */
 const maxExpressionLength = 1_000;
 /** croner looks no further than the year 3000, and 29 February falls on one weekday five times in 200 years. */
-const earliest = parseInstant("1970-01-01T00:00:00Z") ?? 0n;
-const latest = parseInstant("2500-01-01T00:00:00Z") ?? 0n;
+const earliest = fromMillis(Date.UTC(1970));
+const latest = fromMillis(Date.UTC(2500));
 
 const text = z
   .string()
@@ -113,7 +113,7 @@ export const testCron: Operation<CronTest, CronResult> = {
   sites: () => [],
   async run({ expression, timezone, from }, { now }) {
     const schedule = parseSchedule(expression, timezone);
-    const times = schedule.nextRuns(occurrenceCount, toPreviousNano(from ?? now()));
+    const times = schedule.nextRuns(occurrenceCount, toDateBefore(from ?? now()));
     if (times.length === 0) throw createCronError(expression, "it never runs: no date fits all its fields");
     return {
       valid: true,
@@ -127,17 +127,18 @@ export const testCron: Operation<CronTest, CronResult> = {
 
 /** @throws {Unprocessable} `invalid_cron_expression` */
 function parseSchedule(expression: string, timezone: string): Cron {
-  const fields = expression.trim().split(/\s+/);
+  const trimmed = expression.trim();
+  const fields = trimmed.split(/\s+/);
   // croner also takes a seventh field for the year, and a single date as a schedule; crontabs have neither.
-  if (!expression.trim().startsWith("@") && fields.length !== 5 && fields.length !== 6) {
-    const count = expression.trim() === "" ? 0 : fields.length;
+  if (!trimmed.startsWith("@") && fields.length !== 5 && fields.length !== 6) {
+    const count = trimmed === "" ? 0 : fields.length;
     throw createCronError(
       expression,
       `expected five fields, or six with seconds first, or an alias such as @daily; found ${count}`,
     );
   }
   try {
-    return new Cron(expression.trim(), {
+    return new Cron(trimmed, {
       timezone,
       paused: true,
       mode: "5-or-6-parts",
@@ -164,16 +165,17 @@ function rewriteCronerMessage(message: string): string {
 }
 
 /** croner's next run is after the time that it is given, and an occurrence at `from` itself counts. */
-function toPreviousNano(instant: Instant): Date {
+function toDateBefore(instant: Instant): Date {
   return toDate((instant - 1n) as Instant);
 }
 
 function describeSchedule(expression: string): string {
+  const trimmed = expression.trim();
   try {
-    return describeCron(normaliseExpression(expression.trim()), { use24HourTimeFormat: true });
+    return describeCron(normaliseExpression(trimmed), { use24HourTimeFormat: true });
   } catch {
     // It has no words for `+5` (and on Friday) and `1W,15W`, which croner takes.
-    return expression.trim();
+    return trimmed;
   }
 }
 

@@ -125,7 +125,7 @@ async function gatherPatterns(listed: ListedNames, context: SurveyContext): Prom
   for (;;) {
     const readKind = (name: string) => kinds.get(name) ?? "";
     const patterns = collapseIndices(listed.proposable, { readKind, others: listed.others });
-    const pattern = patterns.find(({ merged, index }) => merged && !inspected.has(index));
+    const pattern = patterns.find(({ isMerged, index }) => isMerged && !inspected.has(index));
     if (pattern === undefined) return patterns;
     inspected.add(pattern.index);
     const found = await findKinds(pattern, context);

@@ -123,13 +123,13 @@ export async function* limitTies(
         const milli = floorToMilli(time);
         ties.set(milli, (ties.get(milli) ?? 0) + 1);
       }
-      if (Math.max(...ties.values()) > limit) throw tooManyTiesError(limit);
+      if (Math.max(...ties.values()) > limit) throw createTooManyTiesError(limit);
     }
     yield lines;
   }
 }
 
-export function tooManyTiesError(limit: number): Refused {
+export function createTooManyTiesError(limit: number): Refused {
   const message = "One millisecond holds more lines than can be answered; narrow the query";
   return new Refused("result_too_large", message, { limit });
 }

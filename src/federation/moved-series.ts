@@ -9,7 +9,7 @@ import type { SeriesMember, SeriesQuery, Tags } from "../store/metrics.ts";
 import { listParts } from "./member-parts.ts";
 import { chooseSampleLimit, createEqualSeriesError, formatTagsKey } from "./metric-places.ts";
 import { longestGap } from "./replicas.ts";
-import { type ReadablePlace, toPastQuery } from "./series-identity.ts";
+import { dropForcedTags, type ReadablePlace } from "./series-identity.ts";
 
 export interface PlaceMembers extends ReadablePlace {
   readonly found: readonly SeriesMember[];
@@ -57,7 +57,7 @@ async function findInOthers(
   const only = series.map(place.dropForced);
   const others = all.filter((other) => other !== place);
   const find = (other: PlaceMembers, own: AbortSignal) =>
-    other.members.findHeldBefore(toPastQuery(other, query), query.buckets.start, only, own);
+    other.members.findHeldBefore(dropForcedTags(other, query), query.buckets.start, only, own);
   const held = await mapConcurrent(others, others.length, find, signal);
   return zip(others, held).flatMap(([other, found]) =>
     found
@@ -155,7 +155,7 @@ async function readEnds(
   const read = async (place: PlaceMembers, own: AbortSignal): Promise<readonly SeriesEnd[]> => {
     const sampleLimit = chooseSampleLimit(query.pointLimit);
     const found = await place.members.readRaw(
-      { ...toPastQuery(place, query), buckets, measure, only, sampleLimit },
+      { ...dropForcedTags(place, query), buckets, measure, only, sampleLimit },
       own,
     );
     return found.map((member) => ({

@@ -19,7 +19,7 @@ import {
   joinBackends,
 } from "./metric-places.ts";
 import { chooseTimes, joinSamples, longestGap, selectSamples } from "./replicas.ts";
-import { type ReadablePlace, toPastQuery } from "./series-identity.ts";
+import { dropForcedTags, type ReadablePlace } from "./series-identity.ts";
 
 /** The samples of one series in one place. */
 interface Stream {
@@ -330,7 +330,7 @@ async function findHeldGroups(
   const only = open.map(readSharedTags);
   const find = async (place: ReadablePlace, own: AbortSignal) => {
     const { start } = query.buckets;
-    const found = await place.members.findHeldBefore(toPastQuery(place, query), start, only, own);
+    const found = await place.members.findHeldBefore(dropForcedTags(place, query), start, only, own);
     const tags = found.map((one) => dropReplica(place, one));
     return {
       tags: new Set(tags.map(formatTagsKey)),

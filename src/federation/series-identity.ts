@@ -67,7 +67,7 @@ function completeTags(
   return forms;
 }
 
-/** Finds the series that the query selects in any place, also by tags that this place forces. */
-export function toPastQuery({ match, dropForced }: IdentifiedPlace, query: SeriesQuery): SeriesQuery {
+/** The query at this place, without the tags that some place forces: it finds what the query selects in any of them. */
+export function dropForcedTags({ match, dropForced }: IdentifiedPlace, query: SeriesQuery): SeriesQuery {
   return { ...query, match, tags: dropForced(query.tags) };
 }

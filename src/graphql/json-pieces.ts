@@ -36,8 +36,9 @@ type Opened = OpenedValue | OpenedText;
  * asked for, and takes a millisecond or so whatever the value holds. Values may be nested without bound.
  */
 export function* printJsonPieces(root: object): Generator<string, void, void> {
-  const opened: Opened[] = [openValue(root)];
-  let text: string = opened[0]?.opening ?? "";
+  const top = openValue(root);
+  const opened: Opened[] = [top];
+  let text: string = top.opening;
   for (let inner = opened.at(-1); inner !== undefined; inner = opened.at(-1)) {
     text += "text" in inner ? printNextSlice(inner, opened) : printNextValue(inner, opened);
     if (text.length < charsPerPiece) continue;

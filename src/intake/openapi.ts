@@ -3,7 +3,7 @@
 import * as z from "zod";
 import { describeSchema, type JsonSchema, textField } from "../operations/runtime/json-schema.ts";
 
-const texts = (description: string, example: Readonly<Record<string, string>>) =>
+const describeTexts = (description: string, example: Readonly<Record<string, string>>) =>
   z
     .record(z.string(), z.string())
     .exactOptional()
@@ -14,7 +14,7 @@ const breadcrumb = z
     category: textField("What kind of thing happened.", "navigation"),
     action: textField("What happened.", "opened /checkout"),
     message: textField("More about it.", "").exactOptional(),
-    metadata: texts("Further values.", { url: "/checkout" }),
+    metadata: describeTexts("Further values.", { url: "/checkout" }),
     timestamp: z
       .int()
       .exactOptional()
@@ -40,9 +40,9 @@ const report = z
       .meta({ id: "FrontendError", description: "What was thrown." }),
     action: textField("Where it occurred, more closely.", "CheckoutPage").exactOptional(),
     revision: textField("The full revision hash of the application.", "4f1c2a9").exactOptional(),
-    tags: texts("To filter by, or for context.", { plan: "pro" }),
-    params: texts("What the failing function was given.", { order: "17" }),
-    environment: texts("What was set at the time.", { origin: "https://shop.example" }),
+    tags: describeTexts("To filter by, or for context.", { plan: "pro" }),
+    params: describeTexts("What the failing function was given.", { order: "17" }),
+    environment: describeTexts("What was set at the time.", { origin: "https://shop.example" }),
     breadcrumbs: z
       .array(breadcrumb)
       .exactOptional()
@@ -58,7 +58,7 @@ const report = z
 export function describeIntake() {
   const definitions = new Map<string, JsonSchema>();
   const schema = describeSchema(report, "input", definitions);
-  const answer = (description: string, body: object) => ({
+  const describeAnswer = (description: string, body: object) => ({
     description,
     content: { "application/json": { schema: { type: "object" }, example: body } },
   });
@@ -104,8 +104,8 @@ export function describeIntake() {
         },
       },
       responses: {
-        200: answer("Taken.", {}),
-        413: answer("The body is larger than 200 KiB.", { error: "Payload too large" }),
+        200: describeAnswer("Taken.", {}),
+        413: describeAnswer("The body is larger than 200 KiB.", { error: "Payload too large" }),
       },
     },
   };

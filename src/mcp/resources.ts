@@ -13,12 +13,12 @@ interface AgentResource {
 
 /** A resource with what answers a page of it. */
 interface ReadableResource {
-  readonly told: AgentResource;
+  readonly description: AgentResource;
   readonly read: (paging: Args, session: ToolSession) => Promise<string>;
 }
 
 export function listResources(sites: readonly Site[]): AgentResource[] {
-  return listReadable(sites).map(({ told }) => told);
+  return listReadable(sites).map(({ description }) => description);
 }
 
 /**
@@ -27,7 +27,7 @@ export function listResources(sites: readonly Site[]): AgentResource[] {
  */
 export async function readResource(uri: string, session: ToolSession): Promise<string | undefined> {
   const [base = "", query = ""] = uri.split("?", 2);
-  const resource = listReadable(session.sites).find(({ told }) => told.uri === base);
+  const resource = listReadable(session.sites).find(({ description }) => description.uri === base);
   const cursor = new URLSearchParams(query).get("cursor");
   return await resource?.read({ per_page: 1_000, ...(cursor !== null && { cursor }) }, session);
 }
@@ -36,7 +36,7 @@ const sitesUri = "readout://sites";
 
 function listReadable(sites: readonly Site[]): ReadableResource[] {
   const all: ReadableResource = {
-    told: describeResource(sitesUri, "Sites", "The sites that the token may see."),
+    description: describeResource(sitesUri, "Sites", "The sites that the token may see."),
     read: async (paging, session) => printPage(sitesUri, await readPage("get_applications", paging, session)),
   };
   const own = sites.flatMap(({ id, logs, metrics }) => {
@@ -58,19 +58,23 @@ function listLogResources(base: string, site_id: string, source_ids: readonly st
   const description = "The paths of json in its newest lines.";
   const fields = describeResource(`${base}/log-fields`, `Log fields of ${site_id}`, description);
   return [
-    { told: sources, read: async () => printPage(sources.uri, { rows: source_ids }) },
+    { description: sources, read: async () => printPage(sources.uri, { rows: source_ids }) },
     {
-      told: fields,
+      description: fields,
       read: (paging, session) => readLogFields(fields.uri, { site_id, source_ids }, paging, session),
     },
   ];
 }
 
 function createMetricsResource(base: string, site_id: string): ReadableResource {
-  const told = describeResource(`${base}/metrics`, `Metrics of ${site_id}`, "The names of its metrics.");
+  const description = describeResource(
+    `${base}/metrics`,
+    `Metrics of ${site_id}`,
+    "The names of its metrics.",
+  );
   const read: ReadableResource["read"] = async (paging, session) =>
-    printPage(told.uri, await readPage("get_metric_names", { site_id, ...paging }, session));
-  return { told, read };
+    printPage(description.uri, await readPage("get_metric_names", { site_id, ...paging }, session));
+  return { description, read };
 }
 
 function printPage(uri: string, page: Partial<ToolPage>, note?: string): string {

@@ -142,15 +142,15 @@ function startRequestLog(
       await audit.record({ event: "begin", request: id, ...describeRequest(fields) }, isToken);
       fields.hasBegun = true;
     },
-    finish: async (status, cut, failure) => {
+    finish: async (status, isCut, failure) => {
       const duration = performance.now() - started;
       // Now: an answer that is broken off ends the connection as well.
-      const left = cut && gone.aborted;
+      const left = isCut && gone.aborted;
       if (audit !== undefined) {
         const entry = { ...describeOutcome(fields, status), request: id, ms: Math.round(duration) };
-        const recorded = audit.record({ ...entry, cut: cut || undefined }, isToken);
+        const recorded = audit.record({ ...entry, cut: isCut || undefined }, isToken);
         // What is refused anyhow need not be refused for its line.
-        await (status < 400 && !cut ? recorded : recorded.catch(() => {}));
+        await (status < 400 && !isCut ? recorded : recorded.catch(() => {}));
       }
       const error = failure === undefined ? undefined : countFailure(telemetry, failure);
       const { operation, route, user, isTail = false } = fields;
@@ -162,7 +162,7 @@ function startRequestLog(
         route,
         user,
         status,
-        cut,
+        cut: isCut,
         left,
         isTail,
         duration,

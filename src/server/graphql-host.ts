@@ -259,7 +259,7 @@ async function endHosted(
   { headers, status }: Response,
 ): Promise<void> {
   const { exchange, work, log, failure, release, tail } = hosted;
-  const cut = exchange.gone.aborted;
+  const isCut = exchange.gone.aborted;
   release?.();
   work.end();
   // What was not run has them already.
@@ -269,7 +269,7 @@ async function endHosted(
   if (tail.body !== undefined) return finishTailHead(tail, headers);
   const length = headers.get("Content-Length");
   if (length !== null) log.fields.bytes = Number(length);
-  await log.finish(status, cut, failure);
+  await log.finish(status, isCut, failure);
 }
 
 function setOwnHeaders({ id }: Exchange, headers: Headers): void {

@@ -51,10 +51,10 @@ export async function followOperation(
       work.end();
       throw error;
     }
-    tail.body = await openTail({ runner, exchange, generation, principal, work, log }, followed, (cut) => {
+    tail.body = await openTail({ runner, exchange, generation, principal, work, log }, followed, (isCut) => {
       release();
       // Only so does a client see that it has not had all.
-      if (cut) cutConnection();
+      if (isCut) cutConnection();
     });
   } catch (error) {
     release();

@@ -111,11 +111,11 @@ export interface RequestLog {
 }
 
 /**
- * Records the end of a request, before its last byte is sent; `cut` where its client has not received all of the answer.
+ * Records the end of a request, before its last byte is sent; `isCut` where its client has not received all of the answer.
  * @throws {LimitReached} The answer is good, but the audit log cannot be written. Nothing is recorded then, and the request
  * has to fail with it.
  */
-export type FinishRequest = (status: number, cut: boolean, error?: unknown) => Promise<void>;
+export type FinishRequest = (status: number, isCut: boolean, error?: unknown) => Promise<void>;
 
 /** An operation with what the path of a request says. */
 export interface Route {
@@ -353,7 +353,7 @@ async function answerTail(request: RunningRequest, followed: TailAnswer["follow"
 export async function openTail(
   { runner, exchange, generation, principal, work, log }: RunningRequest,
   followed: TailAnswer["follow"],
-  onClose: (cut: boolean) => void = () => {},
+  onClose: (isCut: boolean) => void = () => {},
 ): Promise<StreamedBody> {
   const { telemetry } = runner;
   work.end();
@@ -366,12 +366,12 @@ export async function openTail(
     lastEventId: exchange.headers.get("last-event-id") || undefined,
     clientGone: exchange.gone,
     takePlace: () => runner.streams.takePlace(principal, generation.limits),
-    onClose: (cut: boolean) => {
+    onClose: (isCut: boolean) => {
       telemetry.tails.closed();
-      end.recorded = finishStream(log, cut);
+      end.recorded = finishStream(log, isCut);
       // Whoever waits for it reads the failure; of a client that has left nobody does.
       end.recorded.catch(() => {});
-      onClose(cut);
+      onClose(isCut);
     },
   };
   // Tails read together: what is asked for all of them is part of no client's trace.
@@ -386,9 +386,9 @@ export async function openTail(
 }
 
 /** Finishes a stream, as cut where its audit line cannot be written. @throws {LimitReached} */
-async function finishStream({ finish }: RequestLog, cut: boolean, failure?: unknown): Promise<void> {
+async function finishStream({ finish }: RequestLog, isCut: boolean, failure?: unknown): Promise<void> {
   try {
-    await finish(200, cut, failure);
+    await finish(200, isCut, failure);
   } catch (error) {
     await finish(200, true, error);
     throw error;
@@ -448,7 +448,7 @@ async function* streamRows(
   const count = (text: string) => {
     if (isAudited) fields.bytes = (fields.bytes ?? 0) + Buffer.byteLength(text);
   };
-  let complete = false;
+  let isComplete = false;
   let failure: unknown;
   try {
     let before = opening;
@@ -472,13 +472,13 @@ async function* streamRows(
     }
     count(closing);
     yield closing;
-    complete = true;
+    isComplete = true;
   } catch (error) {
     failure = work.signal.aborted ? work.signal.reason : error;
     throw failure;
   } finally {
-    if (!complete) closeIterator(rows);
+    if (!isComplete) closeIterator(rows);
     close?.();
-    await finishStream(log, !complete, failure);
+    await finishStream(log, !isComplete, failure);
   }
 }

@@ -86,7 +86,7 @@ function startSpan(
   const id = generateId(8);
   const begun = tracing.now();
   const started = performance.now();
-  let over = !sampled;
+  let isEnded = !sampled;
   return {
     headers: {
       traceparent: `00-${traceId}-${id}-${sampled ? "01" : "00"}`,
@@ -95,8 +95,8 @@ function startSpan(
     sampled,
     startChild: () => startSpan(tracing, trace, id, "client"),
     end(name, attributes, failed) {
-      if (over) return;
-      over = true;
+      if (isEnded) return;
+      isEnded = true;
       const took = performance.now() - started;
       tracing.onFinished({
         traceId,

@@ -23,7 +23,7 @@ export interface FieldValues {
 interface PrefixValues {
   readonly attributes: Record<string, AttributeValue>;
   /** Whether `attributes` is an object of the document itself, which must not be changed. */
-  readonly shared: boolean;
+  readonly isShared: boolean;
 }
 
 /** Fields, lists and prefixes are added before the first document is read. */
@@ -43,7 +43,7 @@ interface Prefix {
   readonly except: readonly string[];
   readonly formatKey: (name: string) => string;
   /** Whether every name below it counts, by the part behind the prefix. */
-  readonly plain: boolean;
+  readonly isPlain: boolean;
 }
 
 /** A name that some document has. */
@@ -122,8 +122,8 @@ function addPrefix(
   formatKey: ((name: string) => string) | undefined,
 ): number {
   const formatRest = (name: string) => name.slice(prefix.length);
-  const plain = formatKey === undefined && except.length === 0;
-  return prefixes.push({ prefix, except, formatKey: formatKey ?? formatRest, plain }) - 1;
+  const isPlain = formatKey === undefined && except.length === 0;
+  return prefixes.push({ prefix, except, formatKey: formatKey ?? formatRest, isPlain }) - 1;
 }
 
 function readDocument(table: TableState, document: ValueObject): FieldValues {
@@ -153,7 +153,7 @@ function visitObject(
     previous = node;
     if (!isValueObject(value) || isEmptyObject(value)) storeValue(value, node, values, byPrefix);
     else if (node.wholePrefix >= 0 && byPrefix[node.wholePrefix] === undefined && isShallow(value))
-      byPrefix[node.wholePrefix] = { attributes: value, shared: true };
+      byPrefix[node.wholePrefix] = { attributes: value, isShared: true };
     else if (node.hasFieldsBelow) visitObject(table, value, node, values, byPrefix);
   }
 }
@@ -168,8 +168,8 @@ function storeValue(
   if (node.slot >= 0 && values[node.slot] === undefined) values[node.slot] = value;
   for (const { prefix, key } of node.keys) {
     const found = byPrefix[prefix];
-    const own = found === undefined || found.shared ? { ...found?.attributes } : found.attributes;
-    if (own !== found?.attributes) byPrefix[prefix] = { attributes: own, shared: false };
+    const own = found === undefined || found.isShared ? { ...found?.attributes } : found.attributes;
+    if (own !== found?.attributes) byPrefix[prefix] = { attributes: own, isShared: false };
     addAttribute(own, key, value);
   }
 }
@@ -197,7 +197,7 @@ function addNode(table: TableState, parent: NameNode, key: string): NameNode {
     ([, { prefix }]) => prefix.startsWith(inside) || inside.startsWith(prefix),
   );
   const [only, ...others] = reaching;
-  const isWhole = !hasSlotsBelow && others.length === 0 && only?.[1].prefix === inside && only[1].plain;
+  const isWhole = !hasSlotsBelow && others.length === 0 && only?.[1].prefix === inside && only[1].isPlain;
   const node: NameNode = {
     name,
     slot: slots.get(name) ?? -1,

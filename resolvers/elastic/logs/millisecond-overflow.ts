@@ -1,7 +1,7 @@
 // One millisecond that holds more documents than a search returns. It is read in full, by a scroll of its own.
 
 import { type HeldBytes, measureHeld } from "../../../src/core/async/held-bytes.ts";
-import { sortLines, tooManyTiesError } from "../../../src/core/line-order.ts";
+import { createTooManyTiesError, sortLines } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { earlier, endOfMilli, type Instant, later, type TimeRange } from "../../../src/core/time.ts";
 import { fetchNextPage, releaseScroll, requireCompleteScroll, scrollOptions } from "../client/scroll.ts";
@@ -48,7 +48,7 @@ export async function readMillisecond(
       const found = await keepLines(reader, plan, hits, listInstants(plan, hits), range);
       held?.hold(measureHeld(found));
       for (const line of found) lines.push(line);
-      if (lines.length > query.tieLimit) throw tooManyTiesError(query.tieLimit);
+      if (lines.length > query.tieLimit) throw createTooManyTiesError(query.tieLimit);
       const bytes = await fetchNextPage(backend, client, response, signal);
       response = await readCompleteResponse(backend, bytes, plan.layout);
       // Elasticsearch continues only on the shards that may hold something of the millisecond.

@@ -10,7 +10,7 @@ export interface IndexPattern {
   readonly index: string;
   readonly members: readonly ListedIndex[];
   /** Whether the names differ by more than dates, versions and counters. */
-  readonly merged: boolean;
+  readonly isMerged: boolean;
 }
 
 /** The patterns that `init` proposes at most, where names can be merged. */
@@ -44,7 +44,7 @@ export function collapseIndices(
       return {
         index: excludeOthers(stem, members, foreign, ({ name }) => stemOf.get(name) ?? deriveOtherStem(name)),
         members,
-        merged: new Set(names.map(deriveStem)).size > 1,
+        isMerged: new Set(names.map(deriveStem)).size > 1,
       };
     })
     .sort((a, b) => (a.index < b.index ? -1 : 1));
@@ -62,7 +62,7 @@ export function narrowPattern(
   const foreign = others.filter((one) => !members.includes(one));
   if (!index.includes("*") && foreign.some((one) => listReached(index, one).length > 0))
     return collapseIndices(members, { limit: Number.POSITIVE_INFINITY, others: foreign });
-  return [{ index: excludeOthers(index, members, foreign), members, merged: false }];
+  return [{ index: excludeOthers(index, members, foreign), members, isMerged: false }];
 }
 
 /**

@@ -162,7 +162,7 @@ test("collapseIndexNames: merges only names of one kind", () => {
           expect(names.filter((one) => isNameInPattern(pattern.index, one)).sort()).toEqual(
             [...names].filter((one) => pattern.names.includes(one)).sort(),
           );
-          if (!pattern.merged || separate.has(pattern.names.join())) continue;
+          if (!pattern.isMerged || separate.has(pattern.names.join())) continue;
           expect([pattern, new Set(pattern.names.map(readKind)).size]).toEqual([pattern, 1]);
         }
       },

@@ -1,5 +1,5 @@
-// Checked access to arrays and maps. Each function throws where a value that must be there is missing, so that a defect
-// shows as an error of the program and never as a wrong answer.
+// Checked access to arrays and maps, their order and their parts. Access throws where a value that must be there is missing, so
+// that a defect shows as an error of the program and never as a wrong answer.
 
 /** A list with at least one element. */
 export type NonEmpty<T> = readonly [T, ...T[]];
@@ -73,6 +73,16 @@ export function findLowerBound<T>(items: readonly T[], holds: (item: T) => boole
     else low = middle + 1;
   }
   return low;
+}
+
+/** The order of lists of texts: element by element, by UTF-16 code unit; a list comes after its own beginning. */
+export function compareLists(a: readonly string[], b: readonly string[]): number {
+  for (const [index, text] of a.entries()) {
+    const other = b[index];
+    if (other === undefined) return 1;
+    if (text !== other) return text < other ? -1 : 1;
+  }
+  return a.length - b.length;
 }
 
 /** The value of a key that comes from outside, which may be called `constructor` as every object has it. */

@@ -5,9 +5,9 @@
 // Only `replica` tells that they are one series. Without it they are refused, since both answers could be meant.
 import { combineSignals } from "../core/async/concurrency.ts";
 import { createPause } from "../core/async/turns.ts";
+import { compareLists } from "../core/collections.ts";
 import { createUnsupportedError, Refused } from "../core/errors.ts";
 import type { Buckets, MetricType, Series } from "../core/rows.ts";
-import { compareLists } from "../metrics/measures.ts";
 import { findNewestBucket, selectGrowingBuckets } from "../metrics/newest-buckets.ts";
 import type { CounterSamples } from "../metrics/samples.ts";
 import type { MetricStore, SeriesMember, SeriesQuery } from "../store/metrics.ts";

@@ -1,10 +1,9 @@
 // Combines the series of several backends into the series of an answer, by the definitions in `src/metrics/samples.ts`.
 
 import { yieldToEventLoop } from "../core/async/turns.ts";
-import { readOwn } from "../core/collections.ts";
+import { compareLists, readOwn } from "../core/collections.ts";
 import { createTooManyPointsError, createUnsupportedError } from "../core/errors.ts";
 import type { Buckets, Measure, Series } from "../core/rows.ts";
-import { compareLists } from "../metrics/measures.ts";
 import {
   type CounterSamples,
   combineCumulative,

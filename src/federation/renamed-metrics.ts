@@ -3,8 +3,8 @@
 // as it is, also the metrics behind the names.
 import type { MetricAlias, MetricAliases } from "../config/metric-aliases.ts";
 import { mapConcurrent } from "../core/async/concurrency.ts";
+import { compareLists } from "../core/collections.ts";
 import type { Series } from "../core/rows.ts";
-import { compareLists } from "../metrics/measures.ts";
 import type { ForcedLabels, MetricStore, SeriesQuery } from "../store/metrics.ts";
 
 /** Calls that one listing of names has under way. */

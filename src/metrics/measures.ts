@@ -1,6 +1,5 @@
-// The vocabulary of metrics: which field of which type, combined how, is which measure; the grid of buckets; what a
-// tag pattern accepts. `samples.ts` says what a measure is. Everything here is decided without asking a source, so
-// all stores agree on it.
+// The vocabulary of metrics: which field of which type, combined how, is which measure, and the grid of buckets. `samples.ts`
+// says what a measure is. Everything here is decided without asking a source, so all stores agree on it.
 import type { Buckets, Measure, MetricType } from "../core/rows.ts";
 import {
   allTime,
@@ -183,50 +182,4 @@ export function toSingleBucket(range: TimeRange): Buckets | undefined {
   const floor = toMillis(from);
   const start = fromMillis(floor) < from ? floor + 1 : floor;
   return start <= last ? { start, step: last - start + 1, count: 1 } : undefined;
-}
-
-// ---- Tags ---------------------------------------------------------------------------------------------------
-
-/** Whether a pattern has a wildcard, so that more than one value may satisfy it. */
-export function isPattern(pattern: string): boolean {
-  return pattern.includes("*");
-}
-
-/**
- * Whether a tag's value satisfies the pattern: each `*` stands for any text, also none and also line breaks, and every
- * other character for itself. A series without the tag, or with an empty value of it, which is the same, satisfies
- * no pattern, not even `""`.
- */
-export function matchesPattern(pattern: string, value: string | undefined): boolean {
-  if (value === undefined || value === "") return false;
-  const [head = "", ...parts] = pattern.split("*");
-  const tail = parts.pop();
-  if (tail === undefined) return value === pattern;
-  if (!value.startsWith(head) || !value.endsWith(tail)) return false;
-  // The leftmost place for each part leaves the most room to the parts after it.
-  let at = head.length;
-  for (const part of parts) {
-    const found = value.indexOf(part, at);
-    if (found === -1) return false;
-    at = found + part.length;
-  }
-  return at <= value.length - tail.length;
-}
-
-/** Whether a series with these tags is one that the selector means; tags that the selector does not name are free. */
-export function matchesTags(
-  patterns: Readonly<Record<string, string>>,
-  tags: ReadonlyMap<string, string>,
-): boolean {
-  return Object.entries(patterns).every(([key, pattern]) => matchesPattern(pattern, tags.get(key)));
-}
-
-/** The order of lists of texts: element by element, by UTF-16 code unit; a list comes after its own beginning. */
-export function compareLists(a: readonly string[], b: readonly string[]): number {
-  for (const [index, text] of a.entries()) {
-    const other = b[index];
-    if (other === undefined) return 1;
-    if (text !== other) return text < other ? -1 : 1;
-  }
-  return a.length - b.length;
 }

@@ -109,7 +109,7 @@ export interface SeriesQuery {
   readonly match: ForcedLabels;
   readonly metric: string;
   /**
-   * Patterns by key, as `matchesTags` of `src/metrics/measures.ts` reads them: a series has each of the tags, with a
+   * Patterns by key, as `matchesTags` of `src/metrics/tag-patterns.ts` reads them: a series has each of the tags, with a
    * value that is not empty. Names and values are data, never query text. A name that is no tag matches nothing. Keys
    * may be any text, also `__proto__`.
    */

@@ -2,7 +2,7 @@
 // beside it, it is what other stores are compared with, so it prefers being plainly right over being fast.
 
 import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
-import { findFirstAtOrAfter, requireFirst } from "../../../src/core/collections.ts";
+import { compareLists, findFirstAtOrAfter, requireFirst } from "../../../src/core/collections.ts";
 import {
   createTooManyPointsError,
   createTooManySamplesError,
@@ -10,7 +10,6 @@ import {
 } from "../../../src/core/errors.ts";
 import type { Buckets, Measure, MetricType, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { compareLists, matchesTags } from "../../../src/metrics/measures.ts";
 import {
   type CounterSamples,
   combineCumulative,
@@ -22,6 +21,7 @@ import {
   type Observations,
   parseBound,
 } from "../../../src/metrics/samples.ts";
+import { matchesTags } from "../../../src/metrics/tag-patterns.ts";
 import type {
   ForcedLabels,
   MemberReader,

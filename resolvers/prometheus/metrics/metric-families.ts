@@ -2,9 +2,9 @@
 // costs a request only when the cache is cold or stale.
 import { mapConcurrent } from "../../../src/core/async/concurrency.ts";
 import { takeTurns } from "../../../src/core/async/turns.ts";
+import { compareLists } from "../../../src/core/collections.ts";
 import type { MetricType } from "../../../src/core/rows.ts";
 import { type Millis, minute, printMillis } from "../../../src/core/time.ts";
-import { compareLists } from "../../../src/metrics/measures.ts";
 import type { IO } from "../../../src/store/backend.ts";
 import type { PartInspection } from "../../../src/store/inspection.ts";
 import type { ForcedLabels } from "../../../src/store/metrics.ts";

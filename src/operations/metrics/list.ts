@@ -1,13 +1,8 @@
 // `metrics/list`: one row for each group, over all selectors. Rows are printed when they are sent.
 import { Refused, Unprocessable } from "../../core/errors.ts";
 import type { Buckets } from "../../core/rows.ts";
-import {
-  type Aggregation,
-  combineBuckets,
-  computeGrid,
-  isPattern,
-  toSingleBucket,
-} from "../../metrics/measures.ts";
+import { type Aggregation, combineBuckets, computeGrid, toSingleBucket } from "../../metrics/measures.ts";
+import { isPattern } from "../../metrics/tag-patterns.ts";
 import {
   type ChunkedBody,
   type Context,

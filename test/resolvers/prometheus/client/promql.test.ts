@@ -18,7 +18,7 @@ import {
   select,
   selectRange,
 } from "#resolvers/prometheus/client/promql.ts";
-import { matchesPattern } from "#src/metrics/measures.ts";
+import { matchesPattern } from "#src/metrics/tag-patterns.ts";
 import { createEvaluator } from "../../../support/prometheus/promql-evaluator.ts";
 import { parseSelectors } from "../../../support/prometheus/promql-selectors.ts";
 

@@ -19,7 +19,7 @@ export const base = Date.UTC(2026, 0, 15, 10);
 export const token = "secret-token-of-ana";
 /** Of another user, for the same site. */
 export const otherToken = "secret-token-of-eve";
-const expired = "secret-token-of-bob";
+export const expiredToken = "secret-token-of-bob";
 
 interface Subject {
   readonly server: Server;
@@ -78,7 +78,7 @@ export function createSubject(
   const tokens: readonly TokenEntry[] = [
     { user: "ana", sha256: hashToken(token), sites: ["shop", "bare"], limits: over.ownLimits },
     { user: "eve", sha256: hashToken(otherToken), sites: ["shop"] },
-    { user: "bob", sha256: hashToken(expired), sites: "*", expires: fromMillis(base) },
+    { user: "bob", sha256: hashToken(expiredToken), sites: "*", expires: fromMillis(base) },
     { user: "dan", sha256: hashToken(expiringToken), sites: ["shop"], expires: fromMillis(base + 60_600) },
   ];
   let log = "";
@@ -150,7 +150,6 @@ export function createSubject(
 }
 
 export const linesPath = "/api/v2/logs/lines";
-export const expiredToken = expired;
 /** Valid for 600 milliseconds after the time at which the clock stands still. */
 export const expiringToken = "secret-token-of-dan";
 export function linesBody(over: Record<string, unknown> = {}, pagination: Record<string, unknown> = {}) {

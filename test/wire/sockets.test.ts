@@ -284,12 +284,13 @@ describe.each(hosts)("server %s", (host) => {
     }
   });
 
-  test("answers non-HTTP input as no route", async () => {
+  test("answers 400 to what is not HTTP, on a connection in use", async () => {
     const { port } = await start({}, host);
     const { socket, received } = await raw(port, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
     await eventually(() => received().endsWith("ok\n"));
     socket.write("garbage\r\n\r\nPUTT / HTTP/1.1\r\n\r\n");
     await eventually(() => received().endsWith('{"error":"The request is not HTTP"}'));
+    expect(received().match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 400"]);
     socket.destroy();
   });
 

@@ -99,6 +99,8 @@ describe("what is typed and not sent", () => {
     const field = page.locator("main form").getByLabel(label, { exact: true });
     await field.pressSequentially("severity=warn");
     await zones().click();
+    // The rows of before stand until then.
+    await expect.poll(() => zones().textContent()).toContain("Local");
     await page.locator(shown).first().waitFor();
     expect(await field.inputValue()).toBe("severity=warn");
     // Nor does a view that is read anew take its place.

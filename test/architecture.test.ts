@@ -229,7 +229,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   // The server knows the type of a plug-in; what is loaded is the gateway's affair.
   "graphql-yoga": [
     "src/server/graphql-host.ts",
-    "src/graphql/{gateway,event-stream,query-bounds,query-rules}.ts",
+    "src/graphql/{answer-errors,gateway,event-stream,query-bounds,query-rules}.ts",
   ],
   croner: ["src/operations/check-ins.ts"],
   cronstrue: ["src/operations/check-ins.ts"],

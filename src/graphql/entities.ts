@@ -12,8 +12,15 @@ import {
 import { prepareLinkedSpans, type Row } from "../operations/link-operations.ts";
 import { createInvalidRequest } from "../operations/runtime/request-body.ts";
 import type { Resolvers, Session } from "../operations/runtime/session.ts";
-import { buildTraceRef, checkBetween, loadBatched, type MarkedRow, readSite, toInstant } from "./links.ts";
-import { setResolvers } from "./resolver-map.ts";
+import {
+  buildTraceRef,
+  checkBetween,
+  loadBatched,
+  type MarkedRow,
+  readSite,
+  setResolvers,
+  toInstant,
+} from "./links.ts";
 import { entityKeys, printSubgraph } from "./subgraph.ts";
 
 const typeDefs = /* GraphQL */ `

@@ -4,7 +4,7 @@
 import { Readable } from "node:stream";
 import { type ExecutionResult, GraphQLError } from "graphql";
 import type { FetchAPI, Plugin } from "graphql-yoga";
-import { yieldToEventLoop } from "../core/async/turns.ts";
+import { type MaybePromise, yieldToEventLoop } from "../core/async/turns.ts";
 import { isMediaTypeAccepted } from "../core/negotiation.ts";
 
 const heartbeatInterval = 15_000;
@@ -22,7 +22,7 @@ export const requireEventStream: Plugin<{ readonly request: Request }> = {
 
 /** How results are printed, and where the client of a tail goes on. */
 interface EventStreamOptions {
-  readonly print: (result: ExecutionResult) => Iterable<string>;
+  readonly print: (result: ExecutionResult) => MaybePromise<Iterable<string>>;
   readonly readPosition: () => string | undefined;
 }
 
@@ -80,7 +80,7 @@ function streamResults(
       return;
     }
     stream.push(`event: next\n${printId()}data: `);
-    for (const piece of print(next.value)) {
+    for (const piece of await print(next.value)) {
       if (stream.destroyed) return;
       stream.push(piece);
       await yieldToEventLoop();

@@ -1,17 +1,12 @@
 // GraphQL over HTTP: Yoga, hardened. What a request may cost is bounded before it runs (depth, cost, tokens, aliases,
-// directives), what it runs is bounded by the session, and what leaves is bounded here: an error is the client's own
-// mistake in words, one of our table, or nothing but "Internal server error".
-import { Readable } from "node:stream";
+// directives), what it runs is bounded by the session, and its errors are bounded and closed before they leave.
 import { useCSRFPrevention } from "@graphql-yoga/plugin-csrf-prevention";
 import {
   type ASTVisitor,
   BREAK,
   type DocumentNode,
   type ExecutionArgs,
-  type ExecutionResult,
   GraphQLError,
-  type GraphQLErrorExtensions,
-  type GraphQLFormattedError,
   getNamedType,
   getOperationAST,
   getVariableValues,
@@ -35,19 +30,12 @@ import { chooseGraphqlType, isMediaTypeAccepted } from "../core/negotiation.ts";
 import { describeFailure, isClientFault, toGraphqlError } from "../operations/runtime/error-response.ts";
 import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
-import type {
-  Context,
-  MissingAtPlace,
-  QueryRules,
-  Session,
-  TailEvent,
-  TailFailure,
-} from "../operations/runtime/session.ts";
-import { requireEventStream, respondWithEvents } from "./event-stream.ts";
-import { type LongText, placeOfText, printInTurns, printJsonPieces, printLongText } from "./json-pieces.ts";
+import type { MissingAtPlace, QueryRules, Session, TailEvent } from "../operations/runtime/session.ts";
+import { createErrorMaskPlugin, reportMissing, toFieldError } from "./answer-errors.ts";
+import { requireEventStream } from "./event-stream.ts";
 import type { UnifiedSchema } from "./mesh.ts";
-import { badRequest, createQueryBounds, createQueryCaches, isLimitError } from "./query-bounds.ts";
-import { dropEmptyOperationName, guardSchema, takeDocuments, withoutSuggestion } from "./query-rules.ts";
+import { badRequest, createQueryBounds, createQueryCaches } from "./query-bounds.ts";
+import { dropEmptyOperationName, guardSchema, takeDocuments } from "./query-rules.ts";
 
 /** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
 const csrfHeaders = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
@@ -85,7 +73,7 @@ export function createGateway<ServerContext extends object>({
       takeTurns,
       unified.stitched ? {} : createCompilerPlugin(warn),
       guardSchema,
-      tellMissing,
+      reportMissing,
       createErrorMaskPlugin(warn, limited),
       ...lastPlugins,
     ],
@@ -380,120 +368,7 @@ function createTailAccess(
 
 const afterFirst = { waits: "until the end" } as const;
 
-const ownError = Symbol("of our table");
-
-/** Adds an error beside each partial answer. */
-const tellMissing: Plugin<Partial<Context>> = {
-  onExecute: () => ({
-    onExecuteDone({ args, result, setResult }) {
-      const { missing = [] } = args.contextValue.readout ?? {};
-      if (missing.length === 0 || !isSingleResult(result)) return;
-      const { data, errors = [] } = result;
-      setResult({ ...result, errors: [...errors, ...missing.map((one) => createMissingError(one, data))] });
-    },
-  }),
-};
-
-/** Without a path where Mesh has renamed the field for its source, as it does with an alias. */
-function createMissingError({ place, labels }: MissingAtPlace, data: ExecutionResult["data"]): GraphQLError {
-  const message = "A data source failed, and the answer lacks what it holds";
-  const isKnown = data?.[place[0] ?? ""] !== undefined;
-  return new GraphQLError(message, {
-    ...(isKnown && { path: place }),
-    extensions: { [ownError]: true, missing: labels },
-  });
-}
-
 function toReportedError(name: string, error: unknown, failed: SessionOptions["onFailure"]): GraphQLError {
   if (!isClientFault(error)) failed(name, error);
   return toFieldError(toGraphqlError(describeFailure(error)));
-}
-
-/** A failure of an operation, or of a tail, with what REST would have said of it. */
-function toFieldError({ message, extensions }: TailFailure): GraphQLError {
-  return new GraphQLError(message, { extensions: { [ownError]: true, ...extensions } });
-}
-
-/** Lets out the errors of our table and what a client can mend in its query; the rest is logged and says nothing. */
-function createErrorMaskPlugin(
-  warn: GatewayOptions<object>["warn"],
-  limited: GatewayOptions<object>["onLimited"],
-): Plugin {
-  const close = (error: GraphQLError, isSchemaOpen: boolean): GraphQLError => {
-    const { message, path, originalError, extensions = {} } = error;
-    if (Object.getOwnPropertySymbols(extensions).includes(ownError))
-      return copyError(error, message, extensions);
-    // Without a path nothing was run: the query, its variables, or the request around them is wrong.
-    if (path === undefined && (originalError === undefined || originalError instanceof GraphQLError)) {
-      // What has a place in the query is as wrong in whichever way it is executed; the executor has a status of its own.
-      const { http = badRequest.http } = error.locations === undefined ? extensions : {};
-      return copyError(error, isSchemaOpen ? message : withoutSuggestion(message), { http });
-    }
-    warn("a GraphQL field failed", originalError ?? error);
-    return copyError(error, "Internal server error", { status: 500 });
-  };
-  /** By server context: what is left to print of an answer. */
-  const unprinted = new WeakMap<object, LongText>();
-  return {
-    onResultProcess({ result, setResult, setResultProcessor, serverContext }) {
-      const { readout } = serverContext as Partial<Context>;
-      const isSchemaOpen = readout?.rules.introspection !== false;
-      const closeAll = ({ errors }: ExecutionResult) => errors?.map((error) => close(error, isSchemaOpen));
-      // Yoga prints errors without the places that are not those of nodes.
-      const toSent = (result: ExecutionResult, errors = closeAll(result)): object => {
-        return { ...result, ...(errors && { errors: errors.map(formatError) }) };
-      };
-      if (isAsyncIterable(result)) {
-        const options = {
-          print: (one: ExecutionResult) => printJsonPieces(toSent(one)),
-          readPosition: () => readout?.readTailPosition(),
-        };
-        setResultProcessor(
-          (_, fetchAPI) => respondWithEvents(result, options, fetchAPI),
-          "text/event-stream",
-        );
-        return;
-      }
-      if (!isSingleResult(result)) return;
-      if (result.errors?.some((error) => isLimitError(error))) limited();
-      const errors = closeAll(result);
-      const text = printLongText(toSent(result, errors));
-      if (text.rest !== undefined) unprinted.set(serverContext, text);
-      const stringify = () => (text.rest === undefined ? text.head : placeOfText);
-      setResult({ ...result, ...(errors && { errors }), stringify });
-    },
-    async onResponse({ response, serverContext, setResponse, fetchAPI }) {
-      const text = unprinted.get(serverContext);
-      if (text === undefined) return;
-      const { status, statusText, headers } = response;
-      headers.delete("Content-Length");
-      const body = Readable.from(printInTurns(text, await response.text()), { objectMode: false });
-      // The body of the fetch API of Yoga may be a stream of Node.
-      setResponse(new fetchAPI.Response(body as unknown as BodyInit, { status, statusText, headers }));
-    },
-  };
-}
-
-/** The error at its place, with nothing else of it. Compiled queries know locations and no nodes. */
-function copyError(
-  { locations, path }: GraphQLError,
-  message: string,
-  extensions: GraphQLErrorExtensions,
-): GraphQLError {
-  const error = new GraphQLError(message, { ...(path && { path }), extensions });
-  return Object.defineProperty(error, "locations", { value: locations, enumerable: locations !== undefined });
-}
-
-/** What is sent of an error: all but what says how. */
-function formatError(error: GraphQLError): GraphQLFormattedError {
-  const { extensions: { http: _, ...extensions } = {}, ...told } = error.toJSON();
-  return Object.keys(extensions).length === 0 ? told : { ...told, extensions };
-}
-
-function isAsyncIterable(result: object): result is AsyncIterable<ExecutionResult> {
-  return Symbol.asyncIterator in result;
-}
-
-function isSingleResult(result: object): result is ExecutionResult {
-  return !Array.isArray(result) && !isAsyncIterable(result);
 }

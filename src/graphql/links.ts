@@ -4,7 +4,8 @@
 // level that ask for the same link with the same arguments become one request to each source.
 import { setImmediate } from "node:timers";
 import DataLoader from "dataloader";
-import { extendSchema, type GraphQLSchema, parse } from "graphql";
+import { extendSchema, type GraphQLSchema, isObjectType, parse } from "graphql";
+import { yieldToEventLoop } from "../core/async/turns.ts";
 import { hour, type Instant, minute, parseInstant, type TimeRange, toInclusiveEnd } from "../core/time.ts";
 import {
   prepareLinkedDurations,
@@ -23,7 +24,6 @@ import type { PreparedOperation } from "../operations/runtime/operation.ts";
 import { createInvalidRequest } from "../operations/runtime/request-body.ts";
 import type { Resolvers, Session } from "../operations/runtime/session.ts";
 import { clientTypes, completeClientTypes } from "./existing-clients/client-schema.ts";
-import { setResolvers } from "./resolver-map.ts";
 
 /** Links are nullable, whatever they answer: a failure of one must not take the row that it starts from. */
 const typeDefs = /* GraphQL */ `
@@ -176,6 +176,8 @@ export function loadBatched<Question>(
   if (loader === undefined) {
     loader = new DataLoader(
       async (questions) => {
+        // The batches of thousands of rows are due at once, and those that fail need no wait.
+        await yieldToEventLoop();
         // A loader is asked by one link only, so these are its questions.
         const answers = await session.runLink(link, () => prepare(questions as readonly Question[]));
         if (!Array.isArray(answers)) throw new Error(`${link} answered no list`);
@@ -384,4 +386,17 @@ export function addLinks(schema: GraphQLSchema): GraphQLSchema {
   completeClientTypes(extended);
   setResolvers(extended, resolvers);
   return extended;
+}
+
+/** Gives fields their resolvers. */
+export function setResolvers(schema: GraphQLSchema, resolvers: Resolvers): void {
+  for (const [typeName, fields] of Object.entries(resolvers)) {
+    const type = schema.getType(typeName);
+    if (!isObjectType(type)) throw new Error(`no type ${typeName}`);
+    for (const [name, resolve] of Object.entries(fields)) {
+      const field = type.getFields()[name];
+      if (field === undefined) throw new Error(`no field ${typeName}.${name}`);
+      field.resolve = resolve;
+    }
+  }
 }

@@ -38,4 +38,5 @@ export const largeQueries: Readonly<Record<string, string>> = {
   "the schema once": `{ __schema { ${described} } }`,
   "25 pages": `{ ${repeat(25, (n) => `a${n}: logs_lines${page} { ${line} }`)} }`,
   "10 pages with links": `{ ${repeat(10, (n) => `a${n}: logs_lines${page} { id trace { trace_id spans { span_id service_name pod { pod_name } } log_lines { id message } } pod { pod_name cpu(minutes: 5) { timestamp cpu_usage_nano_cores } } }`)} }`,
+  "8 pages of rows with 10 links that fail": `{ ${repeat(8, (n) => `a${n}: logs_lines${page} { trace { ${repeat(10, (m) => `l${m}: log_lines(limit: 0) { id }`)} } }`)} }`,
 };

@@ -90,7 +90,7 @@ const entityFinders: {
     const spans = await loadBatched(session, "Trace", site_id, trace_id, (ids) =>
       prepareLinkedSpans(site_id, ids),
     );
-    return buildTrace(site_id, trace_id, spans);
+    return buildTrace(site_id, spans);
   },
   Pod: async (key, session) => {
     const row = await findPodRow(key, session);
@@ -114,13 +114,13 @@ const entityFinders: {
   },
 };
 
-/** Its lines are looked for within an hour of its spans. */
-function buildTrace(site_id: string, trace_id: string, spans: unknown): object | null {
+/** Its lines are looked for within an hour of its spans, which have its id as it is compared. */
+function buildTrace(site_id: string, spans: unknown): object | null {
   if (!Array.isArray(spans) || spans.length === 0) return null;
   const rows: readonly Row[] = spans;
   const start = rows.map(({ start_time }) => toInstant(start_time)).reduce(earlier);
   const end = rows.map(({ end_time }) => toInstant(end_time)).reduce(later);
-  const trace = buildTraceRef({ site_id }, trace_id, start, end);
+  const trace = buildTraceRef({ site_id }, rows[0]?.trace_id, start, end);
   return trace && { ...trace, spans: rows };
 }
 

@@ -28,7 +28,7 @@ import { parseTraceQuery } from "../tracing/listing/trace-query.ts";
 import { findSlowEventsByAction } from "../tracing/slow-events.ts";
 import { encodeActionDigest } from "../tracing/spans/digest.ts";
 import { type ActionNames, formatActionKey } from "../tracing/spans/requests.ts";
-import { normaliseId } from "../tracing/spans/span-ids.ts";
+import { listIdSpellings, normaliseId } from "../tracing/spans/span-ids.ts";
 import { buildTraceDetail } from "../tracing/trace-detail.ts";
 import { printLine } from "./logs/lines.ts";
 import { answerByTime } from "./nearby-questions.ts";
@@ -275,7 +275,7 @@ export async function readLinkedLines(
         from: group.map(({ from }) => from).reduce(earlier),
         to: group.map(({ to }) => to).reduce(later),
       },
-      filter: buildSubjectFilter(subject, new Set(group.map(({ id }) => id))),
+      filter: buildSubjectFilter(subject, group),
       order,
       expectedLines: group.reduce((sum, { limit }) => sum + limit, 0),
       documentLimit,
@@ -299,9 +299,15 @@ export function toLineRow(line: LogLine): unknown {
   return readRows(printLine(line, printInstantToMilli(line.time)))[0];
 }
 
+/** The one spelling in which identifiers are compared: each writer of lines has its own for the id of a trace. */
+const toComparable = (subject: LinkSubject, id: string) => (subject === "trace" ? normaliseId(id, 32) : id);
+
 /** What lines that belong to one of the identifiers say. As a text it could be longer than the language allows. */
-function buildSubjectFilter(subject: LinkSubject, ids: ReadonlySet<string>): Filter {
-  const [first, second, ...others] = [...ids].flatMap((value) =>
+function buildSubjectFilter(subject: LinkSubject, questions: readonly LinkedLinesQuery[]): Filter {
+  const ids = questions.flatMap(({ id }) =>
+    subject === "trace" ? [id, ...listIdSpellings(normaliseId(id, 32))] : id,
+  );
+  const [first, second, ...others] = [...new Set(ids)].flatMap((value) =>
     subjectPaths[subject].map(
       (path): Filter => ({
         kind: "compare",
@@ -325,12 +331,12 @@ async function collectLines(
   questions: readonly LinkedLinesQuery[],
   rowLimit: number,
 ): Promise<Collected<LinkedLinesQuery, LogLine>> {
-  const byId = Map.groupBy(questions, ({ id }) => id);
+  const byId = Map.groupBy(questions, ({ id }) => toComparable(subject, id));
   const found = collectPerAsker<LinkedLinesQuery, LogLine>(questions, ({ limit }) => limit);
   let read = 0;
   for await (const batch of batches) {
     for (const line of batch) {
-      const asking = listAsking(byId, readSubject(subject, line.json));
+      const asking = listAsking(byId, subject, line.json);
       if (asking.length === 0) continue;
       read += 1;
       if (read > rowLimit) throw createTooManyLinesError(rowLimit);
@@ -343,14 +349,15 @@ async function collectLines(
   return found;
 }
 
-/** The questions that what a line says may answer: it states no other namespace than they do. */
+/** The questions that a line with this body may answer: it states no other namespace than they do. */
 function listAsking(
   byId: ReadonlyMap<string, readonly LinkedLinesQuery[]>,
-  said: LineSubject | undefined,
+  subject: LinkSubject,
+  json: unknown,
 ): readonly LinkedLinesQuery[] {
-  const asking = byId.get(said?.id ?? "") ?? [];
-  if (said?.namespace === undefined) return asking;
-  return asking.filter(({ namespace = said.namespace }) => namespace === said.namespace);
+  const { id = "", namespace: own } = readSubject(subject, json) ?? {};
+  const asking = byId.get(toComparable(subject, id)) ?? [];
+  return own === undefined ? asking : asking.filter(({ namespace = own }) => namespace === own);
 }
 
 // ---- Pods ---------------------------------------------------------------------------------------------------

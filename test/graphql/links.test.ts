@@ -2,6 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
+import { matches } from "#src/log-query/matches.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { createCallLog } from "../support/call-log.ts";
@@ -268,6 +269,47 @@ test("a line names its trace in the spelling of whoever wrote it", async () => {
   const [first, second] = (data?.logs_lines ?? []) as { trace: { spans: unknown[] } }[];
   expect(first?.trace.spans).not.toEqual([]);
   expect(second?.trace.spans).toEqual(first?.trace.spans);
+  await own.close();
+});
+
+test("lines belong to a trace however they spell its id", async () => {
+  const half = "00f067aa0ba902b7";
+  const id = half.padStart(32, "0");
+  const ids = [
+    half,
+    half.toUpperCase(),
+    id,
+    id.toUpperCase(),
+    "00f067AA0ba902b7".padStart(32, "0"),
+    "00f067AA0ba902b7",
+  ];
+  const found: string[] = [];
+  const lines: LogStore["lines"] = async function* ({ filter, order }) {
+    const own = ids.map((spelled, n) => ({
+      id: `l${n}`,
+      time: fromMillis(clock + n),
+      source_id: "app",
+      severity: "info" as const,
+      json: JSON.stringify({ trace: { id: spelled } }),
+    }));
+    if (order === "asc") found.push(...own.filter((line) => matches(filter, line)).map((line) => line.id));
+    yield own;
+  };
+  const own = await createDemo({
+    site: (site) => ({ ...site, ...(site.logs && { logs: { ...site.logs, store: { lines } } }) }),
+  });
+  const ask = (n: number) =>
+    own.graphql(`{ logs_lines(site_id: "demo-shop", source_ids: ["app"], query: "",
+      pagination: { per_page: ${n}, order: DESC }) { trace { trace_id log_lines { id } } } }`);
+  const { data, errors } = await ask(1);
+  expect(errors).toBeUndefined();
+  // Fewer digits in mixed case are another id.
+  const same = ["l0", "l1", "l2", "l3", "l4"].map((id) => ({ id }));
+  expect(data?.logs_lines).toEqual([{ trace: { trace_id: half, log_lines: same } }]);
+  expect(found).toEqual(["l0", "l1", "l2", "l3"]);
+  const other = (await ask(6)).data?.logs_lines as readonly Linked[];
+  expect(other.map((line) => line.trace?.log_lines.length)).toEqual([5, 5, 5, 5, 5, 1]);
+  expect(found.slice(4)).toEqual(["l0", "l1", "l2", "l3", "l4", "l5"]);
   await own.close();
 });
 

@@ -207,6 +207,15 @@ describe("objects by their keys", { timeout: 30_000 }, () => {
     }
   });
 
+  test("a trace is the same by each spelling of its id", async () => {
+    const keys = traces.slice(0, 3).map(({ trace_id }) => toTraceKey(trace_id));
+    const upper = keys.map((key) => ({ ...key, trace_id: key.trace_id.toUpperCase() }));
+    expect(upper).not.toEqual(keys);
+    const { entities } = await findEntities(upper);
+    expect(entities).toEqual((await findEntities(keys)).entities);
+    expect(entities.every((one) => one?.log_lines?.length)).toBe(true);
+  });
+
   test("one that is not there is null, and so is one that the token may not see", async () => {
     const absent = known.map((key) => ({
       ...key,

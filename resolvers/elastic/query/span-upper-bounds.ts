@@ -2,6 +2,7 @@
 // each one. What the index cannot answer for narrows nothing. `span-lower-bounds.ts` has the opposite bounds.
 import type { SpanKind } from "../../../src/core/rows.ts";
 import type { SpanSelection } from "../../../src/store/spans.ts";
+import { listIdSpellings } from "../../../src/tracing/spans/span-ids.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import {
@@ -34,17 +35,6 @@ export function buildAllMissingQuery(
   names: readonly string[],
 ): Query {
   return allOf(names.map((name) => buildMissingQuery(group, name)));
-}
-
-/** The spellings of an id in documents: with leading zeros, without, and as the lower half of a trace id, in either case. */
-export function listIdSpellings(id: string): readonly string[] {
-  if (!/^[0-9a-f]+$/.test(id)) return [id];
-  // Nearly all of them: thousands in each search.
-  if (!id.startsWith("0")) return /[a-f]/.test(id) ? [id, id.toUpperCase()] : [id];
-  const bare = id.replace(/^0+/, "");
-  const half = id.length === 32 && /^0{16}/.test(id) ? [id.slice(16)] : [];
-  const lower = [id, bare, ...half].filter((text) => text !== "");
-  return [...new Set(lower.flatMap((text) => [text, text.toUpperCase()]))];
 }
 
 /** Documents that may have one of these ids at one of the names. The ids are distinct, and so are their spellings. */

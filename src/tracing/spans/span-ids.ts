@@ -13,6 +13,17 @@ export function normaliseId(text: string, digits: 16 | 32): string {
   return isNumber ? text.toLowerCase().padStart(digits, "0") : text;
 }
 
+/** The spellings of a normalised id in documents: with leading zeros, without, and as the lower half of a trace id, in either case. */
+export function listIdSpellings(id: string): readonly string[] {
+  if (!/^[0-9a-f]+$/.test(id)) return [id];
+  // Nearly all of them: thousands in each search.
+  if (!id.startsWith("0")) return /[a-f]/.test(id) ? [id, id.toUpperCase()] : [id];
+  const bare = id.replace(/^0+/, "");
+  const half = id.length === 32 && /^0{16}/.test(id) ? [id.slice(16)] : [];
+  const lower = [id, bare, ...half].filter((text) => text !== "");
+  return [...new Set(lower.flatMap((text) => [text, text.toUpperCase()]))];
+}
+
 /** Span ids by trace, so that no text is built to look one up: a long range has hundred thousands of spans. */
 export type SpanIdSet = ReadonlyMap<string, ReadonlySet<string>>;
 

@@ -14,10 +14,10 @@ import {
   buildPushdownQuery,
 } from "#resolvers/elastic/query/span-pushdown.ts";
 import { buildEndTimeQuery } from "#resolvers/elastic/query/span-times.ts";
-import { buildSelectionQuery, listIdSpellings } from "#resolvers/elastic/query/span-upper-bounds.ts";
+import { buildSelectionQuery } from "#resolvers/elastic/query/span-upper-bounds.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
-import { normaliseId } from "#src/tracing/spans/span-ids.ts";
+import { listIdSpellings, normaliseId } from "#src/tracing/spans/span-ids.ts";
 import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
 import { type Fields, hits, placed } from "../../../support/elastic/span-queries.ts";
 import { apm } from "../../../support/elastic/span-shippers/apm.ts";

@@ -35,7 +35,7 @@ import { createErrorMaskPlugin, reportMissing, toFieldError } from "./answer-err
 import { requireEventStream } from "./event-stream.ts";
 import type { UnifiedSchema } from "./mesh.ts";
 import { badRequest, createQueryBounds, createQueryCaches } from "./query-bounds.ts";
-import { dropEmptyOperationName, guardSchema, takeDocuments } from "./query-rules.ts";
+import { dropEmptyOperationName, guardSchema, refuseNulls, takeDocuments } from "./query-rules.ts";
 
 /** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
 const csrfHeaders = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
@@ -73,6 +73,7 @@ export function createGateway<ServerContext extends object>({
       takeTurns,
       unified.stitched ? {} : createCompilerPlugin(warn),
       guardSchema,
+      refuseNulls,
       reportMissing,
       createErrorMaskPlugin(warn, limited),
       ...lastPlugins,

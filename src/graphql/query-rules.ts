@@ -1,6 +1,18 @@
 // Which queries are taken: documents by their hash, none but these, and questions about the schema or none. An empty name of an
-// operation is none.
-import { type DocumentNode, GraphQLError, visit } from "graphql";
+// operation is none, and null is no value where none may stand.
+import {
+  BREAK,
+  type DocumentNode,
+  type ExecutionArgs,
+  GraphQLError,
+  getOperationAST,
+  isNonNullType,
+  Kind,
+  separateOperations,
+  TypeInfo,
+  visit,
+  visitWithTypeInfo,
+} from "graphql";
 import type { Plugin } from "graphql-yoga";
 import type { Context } from "../operations/runtime/session.ts";
 import { badRequest } from "./query-bounds.ts";
@@ -68,6 +80,52 @@ function asksForSchema(document: DocumentNode): boolean {
   });
   known.set(document, asks);
   return asks;
+}
+
+/**
+ * Refuses variables that are null where null may not stand. A default, of the variable or of the place, makes such a query
+ * valid, and each executor would fail at another point of it.
+ */
+export const refuseNulls: Plugin = {
+  onExecute({ args, setResultAndStopExecution }) {
+    const error = findWrongNull(args);
+    if (error !== undefined) setResultAndStopExecution({ errors: [error] });
+  },
+  onSubscribe({ args, setResultAndStopExecution }) {
+    const error = findWrongNull(args);
+    if (error !== undefined) setResultAndStopExecution({ errors: [error] });
+  },
+};
+
+function findWrongNull({
+  schema,
+  document,
+  operationName,
+  variableValues,
+}: ExecutionArgs): GraphQLError | undefined {
+  const { name, variableDefinitions = [] } = getOperationAST(document, operationName) ?? {};
+  const nulls = new Set<string>();
+  for (const { variable, type, defaultValue } of variableDefinitions) {
+    const given = variableValues?.[variable.name.value];
+    const isNull = given === undefined ? defaultValue?.kind === Kind.NULL : given === null;
+    // The executors tell it of a type that has no null.
+    if (isNull && type.kind !== Kind.NON_NULL_TYPE) nulls.add(variable.name.value);
+  }
+  if (nulls.size === 0) return undefined;
+  const types = new TypeInfo(schema);
+  let found: GraphQLError | undefined;
+  const visitor = visitWithTypeInfo(types, {
+    VariableDefinition: () => false,
+    Variable(node) {
+      const type = types.getInputType();
+      if (!isNonNullType(type) || !nulls.has(node.name.value)) return undefined;
+      const message = `Variable "$${node.name.value}" must not be null where "${type}" is expected.`;
+      found = new GraphQLError(message, { nodes: node });
+      return BREAK;
+    },
+  });
+  visit(separateOperations(document)[name?.value ?? ""] ?? document, visitor);
+  return found;
 }
 
 const suggestion = " Did you mean ";

@@ -571,6 +571,59 @@ test("a variable that is left out has its default, also where null may not stand
   expect(wrong.errors?.length).toBeLessThan(100);
 });
 
+const list = (rest: string) =>
+  `logs_lines(site_id: "demo-shop", source_ids: ["app"], query: "trace_id:a", ${rest}) { trace { log_lines { id } } }`;
+
+test.each([
+  ["an argument", 'query ($x: String = "demo-shop") { site(id: $x) { id } }', "String!"],
+  [
+    "an argument, compiled or not",
+    'query ($x: String = "a") { site(id: $x) { id @skip(if: false) } }',
+    "String!",
+  ],
+  [
+    "an argument in a fragment",
+    'query ($x: String = "a") { ...F } fragment F on Query { site(id: $x) { id } }',
+    "String!",
+  ],
+  ["a directive", "query ($x: Boolean = true) { sites { id @include(if: $x) } }", "Boolean!"],
+  [
+    "a field of an input",
+    `query ($x: Int = 1) { ${list("pagination: { per_page: $x, order: DESC }")} }`,
+    "Int!",
+  ],
+  [
+    "such a field, not compiled",
+    `query ($x: Int = 1) { sites { id @skip(if: false) } ${list("pagination: { per_page: $x, order: DESC }")} }`,
+    "Int!",
+  ],
+  [
+    "a list",
+    'query ($x: String = "a") { logs_lines(site_id: "demo-shop", source_ids: [$x], query: "", pagination: { per_page: 1, order: ASC }) { id } }',
+    "String!",
+  ],
+  [
+    "an argument with a default",
+    `query ($x: Int) { ${list("pagination: { per_page: 1, order: ASC }").replace("log_lines", "log_lines(limit: $x)")} }`,
+    "Int!",
+  ],
+])("a variable that is null where null may not stand is a wrong request: %s", async (_, query, type) => {
+  const wrong = await demo.graphql(query, { x: null });
+  expect(wrong).toMatchObject({
+    status: 200,
+    errors: [{ message: `Variable "$x" must not be null where "${type}" is expected.` }],
+  });
+  expect(wrong).not.toHaveProperty("data");
+  expect((await demo.graphql(query)).data).toBeDefined();
+});
+
+test("a variable that is null of another operation refuses nothing", async () => {
+  const document = 'query A { viewer { id } } query B($x: String = "demo-shop") { site(id: $x) { id } }';
+  const body = JSON.stringify({ query: document, operationName: "A", variables: { x: null } });
+  const answer = await demo.server.fetch(url, { method: "POST", headers: { ...bearer, ...json }, body });
+  expect(await answer.json()).toEqual({ data: { viewer: { id: "demo" } } });
+});
+
 test("a variable may stand within a literal of any type", async () => {
   const series = (action: string) => `metrics_timeseries(
     site_id: "demo-shop", from: "2026-01-15T11:00:00Z", to: "2026-01-15T12:00:00Z", resolution: HOURLY,

@@ -136,21 +136,25 @@ interface ErrorTally {
   first: Instant;
   count: number;
   readonly actions: Set<string>;
+  /** Whether one of the rows has the text that is looked for. */
+  hasText: boolean;
 }
 
 /** Counts rows that come newest first, until an older one begins a digest that `isEnough` no longer wants. */
 async function tallyErrors(
   rows: AsyncIterable<TraceSummary>,
-  isEnough: (found: number, newest: Instant, next: Instant) => boolean,
+  text: string | undefined,
+  isEnough: (found: ReadonlyMap<string, ErrorTally>, newest: Instant, next: Instant) => boolean,
 ): Promise<{ readonly tallies: ReadonlyMap<string, ErrorTally>; readonly isComplete: boolean }> {
   const tallies = new Map<string, ErrorTally>();
   let oldestNewest: Instant | undefined;
+  const hasText = createTextMatcher(text);
   for await (const row of rows) {
     const { exception } = row;
     if (exception === undefined) continue;
     const known = tallies.get(exception.digest);
     if (known === undefined) {
-      if (oldestNewest !== undefined && isEnough(tallies.size, oldestNewest, row.time))
+      if (oldestNewest !== undefined && isEnough(tallies, oldestNewest, row.time))
         return { tallies, isComplete: false };
       oldestNewest = row.time;
       const newest = { ...row, exception };
@@ -159,12 +163,14 @@ async function tallyErrors(
         first: row.time,
         count: 1,
         actions: new Set([row.action_name]),
+        hasText: hasText(newest),
       });
       continue;
     }
     known.first = row.time;
     known.count += 1;
     known.actions.add(row.action_name);
+    known.hasText ||= hasText({ ...row, exception });
   }
   return { tallies, isComplete: true };
 }
@@ -190,32 +196,34 @@ async function findErrors(
     context,
   );
   const { rows: rowLimit } = context.limits;
-  // Incidents that are tied at the end of a page are all read, since their order is that of their digests.
-  const { tallies, isComplete } = await tallyErrors(filterByText(rows, query.text), (found, newest, next) => {
-    checkCount(found, rowLimit);
-    return found >= wanted && next < newest;
+  // Incidents that are tied at the end of a page are all read, since their order is that of their digests. One without the text
+  // so far may have it in an older row.
+  const { tallies, isComplete } = await tallyErrors(rows, query.text, (found, newest, next) => {
+    checkCount(found.size, rowLimit);
+    return found.size >= wanted && next < newest && haveFirstText(found, wanted);
   });
-  // With a text, rows of a digest were left out.
-  const isCounted = isComplete && !query.text;
-  const incidents = [...tallies].map(([digest, tally]) => toErrorIncident(site, digest, tally, isCounted));
+  const incidents = [...tallies].flatMap(([digest, tally]) =>
+    tally.hasText ? [toErrorIncident(site, digest, tally, isComplete)] : [],
+  );
   return { incidents, isComplete };
 }
 
-/** A digest's names are those of all of its rows; its message may differ, and that of any row counts. */
-async function* filterByText(
-  rows: AsyncIterable<TraceSummary>,
-  text: string | undefined,
-): AsyncGenerator<TraceSummary> {
-  if (text === undefined || text === "") {
-    yield* rows;
-    return;
+/** Whether each of the newest so many has the text. */
+function haveFirstText(tallies: ReadonlyMap<string, ErrorTally>, wanted: number): boolean {
+  let seen = 0;
+  for (const { hasText } of tallies.values()) {
+    if (seen === wanted) break;
+    if (!hasText) return false;
+    seen += 1;
   }
+  return true;
+}
+
+/** A digest's names are those of all of its rows; its message and action may differ, and those of any row count. */
+function createTextMatcher(text = ""): (row: ErrorTally["newest"]) => boolean {
   const needle = text.toLowerCase();
-  for await (const row of rows) {
-    const { name = "", message = "", digest = "" } = row.exception ?? {};
-    if (digest === text || [name, message, row.action_name].some((one) => one.toLowerCase().includes(needle)))
-      yield row;
-  }
+  return ({ exception: { name, message = "", digest }, action_name }) =>
+    digest === text || [name, message, action_name].some((one) => one.toLowerCase().includes(needle));
 }
 
 function toErrorIncident(
@@ -251,7 +259,7 @@ export async function countErrors(
     createRequestBudget(context),
     context,
   );
-  const { tallies } = await tallyErrors(rows, () => false);
+  const { tallies } = await tallyErrors(rows, undefined, () => false);
   return new Map(
     [...tallies].map(([digest, { count, first, actions }]) => [
       digest,

@@ -1,10 +1,11 @@
 // Lists of existing clients without a limit are whole, or an error; never a part.
 import { afterAll, describe, expect, test } from "vitest";
 import type { TraceSummary } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { SpanReader } from "#src/store/spans.ts";
 import { createSpanAnalytics } from "#src/tracing/analytics.ts";
-import { createDemo } from "../../support/demo-server.ts";
+import { clock, createDemo } from "../../support/demo-server.ts";
 import { askApp } from "./ask-app.ts";
 
 let metricNames: readonly string[] = [];
@@ -84,6 +85,40 @@ describe("incidents", () => {
     const { errors } = await ask(`exceptionIncidents { samples(limit: ${most + 1}) { id } }`);
     expect(errors[0]?.extensions).toMatchObject({ status: 422, details: { issues: [{ path: "limit" }] } });
   });
+});
+
+test("errors whose older messages have a text are those of the list without it", async () => {
+  const fields = "{ digests count createdAt lastOccurredAt exceptionMessage actionNames }";
+  // Each error has rows before that time and later ones, which say less.
+  const old = fromMillis(clock - 30 * 60_000);
+  const worded = await createDemo({
+    watch: (backend) => {
+      const { traces } = backend.stores;
+      if (traces === undefined) throw new Error("no traces");
+      const word = (row: TraceSummary): TraceSummary => {
+        const { exception } = row;
+        if (exception === undefined || row.time > old) return row;
+        return { ...row, exception: { ...exception, message: `${exception.message} in Needle` } };
+      };
+      const summaries: typeof traces.summaries = async function* (query, signal) {
+        for await (const batch of traces.summaries(query, signal)) yield batch.map(word);
+      };
+      return { ...backend, stores: { ...backend.stores, traces: { ...traces, summaries } } };
+    },
+  });
+  const { app, errors } = await ask(
+    `all: exceptionIncidents ${fields} found: exceptionIncidents(query: "needle") ${fields}
+     first: exceptionIncidents(query: "needle", limit: 2) ${fields} none: exceptionIncidents(query: "nowhere") ${fields}`,
+    worded,
+  );
+  expect(errors).toEqual([]);
+  const { all, found, first, none } = app as Readonly<Record<string, readonly object[]>>;
+  expect(all?.length).toBeGreaterThan(2);
+  expect(JSON.stringify(all)).not.toContain("Needle");
+  expect(found).toEqual(all);
+  expect(first).toEqual(all?.slice(0, 2));
+  expect(none).toEqual([]);
+  await worded.close();
 });
 
 test("samples of an action are 200", async () => {

@@ -58,7 +58,8 @@ const maxQueryChars = 65_536;
 
 const boundQueryLength: Plugin = {
   onParams({ params: { query } }) {
-    if (query === undefined || query === null || query.length <= maxQueryChars) return;
+    // Yoga tells of what is no text.
+    if (typeof query !== "string" || query.length <= maxQueryChars) return;
     const message = `Query limit of ${maxQueryChars} characters exceeded, found ${query.length}.`;
     throw createLimitError(message, badRequest);
   },

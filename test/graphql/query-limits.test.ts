@@ -215,6 +215,22 @@ describe("errors say what a client can mend, and nothing else", () => {
       expect(text).not.toMatch(/\bat .*\.(ts|js):\d|node_modules|stack/i);
     },
   );
+  test.each([[5], [0], [true], [{}], [[]]])(
+    "a query that is no text, as %j, is told as such",
+    async (query) => {
+      const countLimited = async () => {
+        const metrics = await (await demo.server.fetch("http://readout/metrics")).text();
+        return metrics.match(/limited_total\{limit="graphql"\} .*/)?.[0];
+      };
+      const before = await countLimited();
+      const body = JSON.stringify({ query });
+      const answer = await demo.server.fetch(url, { method: "POST", headers: { ...bearer, ...json }, body });
+      expect(answer.status).toBe(400);
+      const message = expect.stringMatching(/^Expected "query" param to be a string, but given /);
+      expect((await answer.json()).errors).toEqual([{ message }]);
+      expect(await countLimited()).toBe(before);
+    },
+  );
   test("no tracing, and a variable of the wrong type is told", async () => {
     const { errors } = await demo.graphql("query ($id: String!) { site(id: $id) { id } }", { id: 1 });
     expect(errors?.[0]?.message).toMatch(/"\$id"/);

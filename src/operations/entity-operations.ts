@@ -81,12 +81,13 @@ export function preparePodsNow(
   });
 }
 
-/** For each revision its figures of the retention alone, or none. */
+/** For each revision its figures of the retention alone, or none, as where the site has no traces. */
 export function prepareDeploys(
   site: string,
   revisions: readonly string[],
 ): PreparedOperation<Promise<readonly (readonly object[])[]>> {
   const run = async (context: Context) => {
+    if (context.sites.get(site)?.traces === undefined) return revisions.map(() => []);
     const found = await readDeployStats(site, revisions, context);
     return found.map((stats) => (stats === undefined ? [] : [stats]));
   };

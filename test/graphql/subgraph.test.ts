@@ -235,6 +235,17 @@ describe("objects by their keys", { timeout: 30_000 }, () => {
     expect((await findEntities(elsewhere)).entities).toEqual(elsewhere.map(() => null));
   });
 
+  test("those of a site without the part are null", async () => {
+    const bare = await createDemo({
+      site: ({ logs, traces, reports, kubernetes, ...site }) => site,
+    });
+    const query = `query ($representations: [_Any!]!) { _entities(representations: $representations) ${fields} }`;
+    const { data, errors } = await bare.graphql(query, { representations: known.slice(1) });
+    expect(errors).toBeUndefined();
+    expect(data).toEqual({ _entities: known.slice(1).map(() => null) });
+    await bare.close();
+  });
+
   test("neither the order nor what is asked beside it changes an answer", async () => {
     const { entities } = await findEntities(known);
     await fc.assert(

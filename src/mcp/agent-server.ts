@@ -6,6 +6,7 @@ import {
   Server,
   WebStandardStreamableHTTPServerTransport,
 } from "@modelcontextprotocol/server";
+import { NotFound, Unprocessable } from "../core/errors.ts";
 import { version } from "../core/version.ts";
 import { describeOperations } from "../operations/runtime/json-schema.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
@@ -103,7 +104,9 @@ function buildServer(described: readonly object[], session: ToolSession): Server
   server.setRequestHandler("resources/read", async ({ params }) => {
     const text = await readResource(params.uri, session).catch((error: unknown) => {
       session.reportFailure("resources/read", error);
-      throw new ProtocolError(internalError, printRefusal(describeRefusal(error)));
+      const isClientMistake = error instanceof Unprocessable || error instanceof NotFound;
+      const code = isClientMistake ? invalidParams : internalError;
+      throw new ProtocolError(code, printRefusal(describeRefusal(error)));
     });
     if (text === undefined) throw new ProtocolError(invalidParams, "There is no resource of that name");
     return { contents: [{ uri: params.uri, mimeType: "application/json", text }] };

@@ -526,6 +526,15 @@ describe("tools", () => {
     }
   });
 
+  test.each([
+    "readout://sites?cursor=zzz",
+    "readout://sites/demo-shop/metrics?cursor=zzz",
+    "readout://nothing",
+  ])("a resource that is asked for wrongly is the client's mistake: %s", async (uri) => {
+    const read = { jsonrpc: "2.0", id: 1, method: "resources/read", params: { uri } };
+    expect((await (await post("/mcp", read)).json()).error.code).toBe(-32_602);
+  });
+
   test("a cursor does not serve other arguments", async () => {
     const { structuredContent } = await call("get_log_lines", { app_name: site_id, per_page: 2 });
     const { cursor } = structuredContent;

@@ -144,6 +144,10 @@ const level = fc.constantFrom(
   "SEVERE",
   "DEBUG5",
   "WARN2",
+  // Numbers of pino, and one of nobody.
+  "50",
+  "30",
+  "7",
 );
 
 function fields(shape: Readonly<Record<string, fc.Arbitrary<string>>>): fc.Arbitrary<string> {
@@ -232,6 +236,8 @@ const drawnLine: fc.Arbitrary<ShippableLine> = fc.record({
     big: fc.constantFrom("9007199254740993", "9007199254740992", "1"),
     b: fc.constantFrom("true", "false"),
     "x.y": quoted,
+    // What the layouts of containers take for a severity, where a line has no level.
+    stream: fc.constantFrom('"stdout"', '"stderr"', '"odd"'),
     items: fc.array(fields({ sku: quoted, n: whole }), { maxLength: 3 }).map((all) => `[${all.join(",")}]`),
     empty: fc.constantFrom("null", "[]", "{}"),
   }),

@@ -69,14 +69,19 @@ export function listSubjects(target: Target): readonly Subject[] {
   return [
     createEcsSubject(target),
     ...[...own, shippers.logstashLogs, shippers.vectorLogs, ...listPlatforms(product)].map((shipper) =>
-      createShippedSubject(shipper.layout, shipper),
+      createShippedSubject(shipper === platforms.podPinoLogs ? "fluent-bit-pino" : shipper.layout, shipper),
     ),
     ...(product === "elasticsearch" ? [createShippedSubject("logstash-ecs", shippers.logstashEcsLogs)] : []),
   ];
 }
 
 function listPlatforms(product: Target["product"]): readonly shippers.LogShipper[] {
-  const anywhere = [platforms.gelfLogs, platforms.openshiftStructuredLogs, platforms.cloudFoundryLogs];
+  const anywhere = [
+    platforms.gelfLogs,
+    platforms.openshiftStructuredLogs,
+    platforms.cloudFoundryLogs,
+    platforms.podPinoLogs,
+  ];
   // Wazuh comes with OpenSearch.
   return product === "opensearch" ? [...anywhere, platforms.wazuhLogs] : anywhere;
 }

@@ -51,12 +51,18 @@ function readMessage(
   return structured === undefined ? undefined : JSON.stringify(structured);
 }
 
-/** The severity by the first rule that recognises a value of its field; `unknown` if none does. */
+/**
+ * The severity by the first rule that recognises a value of its field; `unknown` if none does. Where none of the rules recognises
+ * the application's own level, one of last resort says nothing about it.
+ */
 export function readSeverity(document: JsonObject | PickedValues, rules: readonly SeverityRule[]): Severity {
+  let hasValue = false;
   for (const rule of rules) {
+    if (hasValue && rule.last_resort === true) continue;
     for (const text of listTexts(document, rule.field)) {
       const severity = deriveSeverity(rule, text);
       if (severity !== "unknown") return severity;
+      if (text !== "") hasValue = true;
     }
   }
   return "unknown";

@@ -53,6 +53,8 @@ const severityRuleSchema = z.strictObject({
         .sort((a, b) => a.from - b.from),
     )
     .optional(),
+  /** Whether the rule counts only in a document that has no value at the fields of the rules before it. */
+  last_resort: z.boolean().optional(),
 });
 export type SeverityRule = z.infer<typeof severityRuleSchema>;
 
@@ -139,11 +141,15 @@ export type LogLayout = z.infer<typeof layoutFileSchema>["logs"] & {
   readonly pickedNames: NameTree;
 };
 
+/** The fields of these rules, once each: one that holds words or numbers has a rule for either. */
+export function listSeverityFields(rules: readonly SeverityRule[]): readonly string[] {
+  return [...new Set(rules.map(({ field }) => field))];
+}
+
 /** Reads the text of a layout file; `explain` words the issues. @throws {ZodError} @throws {YAMLParseError} */
 export function parseLogLayout(text: string, explain?: z.core.$ZodErrorMap): LogLayout {
   const { name, logs } = layoutFileSchema.parse(parse(text), explain && { error: explain });
-  const severity = logs.severity.map(({ field }) => field);
-  const fields = [...severity, ...logs.message, ...logs.hostname, ...logs.group];
+  const fields = [...listSeverityFields(logs.severity), ...logs.message, ...logs.hostname, ...logs.group];
   // A body from several sources needs the parsed document.
   const picked = logs.json === "source" ? fields : [];
   return { name, ...logs, pickedNames: buildNameTree(picked) };

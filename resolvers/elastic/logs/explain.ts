@@ -8,7 +8,7 @@ import type { LeafPlan, LogSource, SourcePlan } from "../../../src/store/logs.ts
 import type { ElasticClient } from "../client/client.ts";
 import type { Product } from "../client/product.ts";
 import { matchAll, matchNone, type Query } from "../client/query-dsl.ts";
-import type { LogLayout } from "../layout/log-layout.ts";
+import { type LogLayout, listSeverityFields } from "../layout/log-layout.ts";
 import type { IndexedField } from "../mapping/indexed-field.ts";
 import {
   findField,
@@ -152,8 +152,8 @@ function explainInexactLeaf(leaf: Compare, group: IndexGroup, layout: LogLayout,
     const { name } = field;
     if (name === "severity") {
       if (operator !== "=" && operator !== ":") return "a severity is no number";
-      const reasons = layout.severity.flatMap(
-        ({ field }) => explainUnsearchable(field, findField(group, field)) ?? [],
+      const reasons = listSeverityFields(layout.severity).flatMap(
+        (field) => explainUnsearchable(field, findField(group, field)) ?? [],
       );
       return ["severities are compared as answered, whatever a document calls them", ...reasons].join("; ");
     }

@@ -2,7 +2,7 @@
 // filters have to read every line of a range.
 import type { Product } from "../client/product.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
-import type { LogLayout } from "../layout/log-layout.ts";
+import { type LogLayout, listSeverityFields } from "../layout/log-layout.ts";
 import { isDateType } from "../mapping/indexed-field.ts";
 import {
   findField,
@@ -70,8 +70,7 @@ function inspectLineFields(
   { limitations }: Findings,
 ): void {
   const { indices } = group;
-  const severityNames = severity.map(({ field }) => field);
-  const lineFields = { message, hostname, group: groupNames, severity: severityNames };
+  const lineFields = { message, hostname, group: groupNames, severity: listSeverityFields(severity) };
   for (const [lineField, names] of Object.entries(lineFields)) {
     const [field] = names.flatMap((name) => findField(group, name) ?? []);
     if (field === undefined) {
@@ -97,18 +96,26 @@ function inspectLineFields(
   }
 }
 
-/** Reports severities that are numbers without a rule in the layout that reads them. */
-function inspectSeverity(group: IndexGroup, layout: LogLayout, { limitations }: Findings): void {
-  const mapped = layout.severity.filter(({ field }) => findField(group, field) !== undefined);
-  const unread = mapped.filter(({ field: name, at_least, values }) => {
-    const field = findField(group, name);
-    return at_least === undefined && values === undefined && field !== undefined && isNumeric(field);
+/**
+ * Reports severities that are numbers without a rule in the layout that reads them. A number that has its name beside it, as
+ * syslog's from Logstash (`severity`, `severity_label`), is read by the name.
+ */
+function inspectSeverity(group: IndexGroup, { name, severity }: LogLayout, { limitations }: Findings): void {
+  const mapped = listSeverityFields(severity).filter((field) => findField(group, field) !== undefined);
+  const unread = mapped.filter((field) => {
+    const found = findField(group, field);
+    const rules = severity.filter((rule) => rule.field === field);
+    return (
+      found !== undefined &&
+      isNumeric(found) &&
+      rules.every(({ at_least, values }) => at_least === undefined && values === undefined) &&
+      !mapped.some((other) => other.startsWith(`${field}_`))
+    );
   });
-  if (mapped.length === 0 || unread.length < mapped.length) return;
-  const names = formatNames(unread.map(({ field }) => field));
+  if (unread.length === 0) return;
   limitations.push({
     indices: group.indices,
-    text: `${names} holds numbers, which the layout ${layout.name} does not read as severities; a custom layout can (at_least)`,
+    text: `${formatNames(unread)} holds numbers, which the layout ${name} does not read as severities; a custom layout can (at_least)`,
   });
 }
 

@@ -17,7 +17,7 @@ import {
 } from "../client/query-dsl.ts";
 import { findFirstText } from "../document/dotted-names.ts";
 import { readSeverity } from "../layout/line-decoder.ts";
-import type { LogLayout } from "../layout/log-layout.ts";
+import { type LogLayout, listSeverityFields } from "../layout/log-layout.ts";
 import { findField } from "../mapping/mapping.ts";
 import { combineCertainQueries, compileByGroup } from "../query/filter-compiler.ts";
 import { deriveGroupableField } from "../query/span-lower-bounds.ts";
@@ -208,7 +208,7 @@ function listNames(layout: LogLayout, grouping: LineGrouping): readonly string[]
     // In the index `a.b` is also the key "a.b" of the document.
     return layout.json === "source" && rest.length === 0 && !key.includes(".") ? [key] : undefined;
   }
-  return grouping.name === "severity" ? layout.severity.map(({ field }) => field) : layout[grouping.name];
+  return grouping.name === "severity" ? listSeverityFields(layout.severity) : layout[grouping.name];
 }
 
 /** `times` makes a combination of each bucket of time. */

@@ -39,14 +39,23 @@ export function compileSeverity(
   for (const rule of rules) {
     const own = buildSeverityQuery(rule, matching, scope);
     // A rule that narrows by itself needs no further clauses.
-    byRule.push(own === matchAll ? allOf(notEarlier) : own);
+    byRule.push(own === matchAll || isCoarse(rule, scope) ? allOf([own, ...notEarlier]) : own);
     const certain = buildCertainSeverityQuery(rule, scope);
     if (certain !== matchNone) notEarlier.push(not(certain));
   }
   return toUpperBounds(anyOf(byRule));
 }
 
-/** Documents that may get one of these severities by a rule. */
+/** Whether a rule reads numbers from a field of texts: the index finds any text for them. */
+function isCoarse({ field: name, at_least: steps }: SeverityRule, { group }: CompileScope): boolean {
+  const field = findField(group, name);
+  return steps !== undefined && field !== undefined && !isNumeric(field);
+}
+
+/**
+ * Documents that may get one of these severities by a rule. That a rule of last resort does not count beside other values is left
+ * to reading.
+ */
 function buildSeverityQuery(rule: SeverityRule, matching: readonly Severity[], scope: CompileScope): Query {
   const { field: name, values = {}, at_least: steps } = rule;
   if (isDynamicallyIndexed(scope.group, name))
@@ -60,10 +69,25 @@ function buildSeverityQuery(rule: SeverityRule, matching: readonly Severity[], s
     return buildWordsQuery(field, matching.flatMap(listSeverityWords), scope.product);
   }
   const texts = Object.keys(values).filter((text) => matching.some((severity) => severity === values[text]));
-  const ranges = (steps ?? []).flatMap(({ from, severity }, at) =>
-    matching.includes(severity) ? [buildBetweenQuery(field, from, steps?.[at + 1]?.from, scope)] : [],
-  );
+  const ranges = buildStepQueries(field, steps ?? [], matching, scope);
   return anyOf([...texts.map((text) => compileFieldComparison(name, "=", text, scope).upper), ...ranges]);
+}
+
+/** Documents whose number may reach a step of one of these severities. */
+function buildStepQueries(
+  field: IndexedField,
+  steps: NonNullable<SeverityRule["at_least"]>,
+  matching: readonly Severity[],
+  scope: CompileScope,
+): readonly Query[] {
+  const reached = steps.flatMap(({ from, severity }, at) =>
+    matching.includes(severity) ? [{ from, before: steps[at + 1]?.from }] : [],
+  );
+  if (reached.length > 0 && isTextField(field) && !field.hasCustomAnalysis) {
+    const exists = { exists: { field: field.name } };
+    return [includeIgnored(field, exists, scope)?.upper ?? matchAll];
+  }
+  return reached.map(({ from, before }) => buildBetweenQuery(field, from, before, scope));
 }
 
 const integerTypes: readonly string[] = ["byte", "short", "integer", "long"];
@@ -88,7 +112,8 @@ function buildBetweenQuery(
 
 /** Documents that certainly get a severity by a rule, so that later rules do not apply. */
 function buildCertainSeverityQuery(rule: SeverityRule, { group }: CompileScope): Query {
-  if (rule.at_least !== undefined) return matchNone;
+  // Another field may have a value that nobody can read, beside which a rule of last resort does not count.
+  if (rule.at_least !== undefined || rule.last_resort === true) return matchNone;
   const field = findField(group, rule.field);
   if (field === undefined || field.nested !== undefined) return matchNone;
   const found = [field, ...field.multiFields.flatMap((name) => group.fields.get(name) ?? [])];

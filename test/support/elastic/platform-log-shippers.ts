@@ -1,5 +1,5 @@
-// Log lines as platforms and security tools have them written: Logstash's gelf input, Wazuh, OpenShift's log forwarding and
-// Logsearch for Cloud Foundry. Further shippers are in `log-shippers.ts`.
+// Log lines as platforms and security tools have them written: Logstash's gelf input, Wazuh, OpenShift's log forwarding, Logsearch
+// for Cloud Foundry and pods. Further shippers are in `log-shippers.ts`.
 import { parseSeverity } from "#src/core/severity-words.ts";
 import {
   keyword,
@@ -184,6 +184,36 @@ export const cloudFoundryLogs: LogShipper = {
       "@cf": { app: group, org: "acme", space: "prod", app_instance: 0 },
       "@message": message,
       "@level": severity?.toUpperCase(),
+    };
+    return printObject(record, json);
+  },
+};
+
+/** By the name of a severity. */
+const pinoLevels: Readonly<Record<string, number>> = {
+  trace: 10,
+  debug: 20,
+  info: 30,
+  warn: 40,
+  error: 50,
+  fatal: 60,
+};
+
+/** Lines of pino from a pod, by Fluent Bit, whose kubernetes filter merges their JSON. Levels of one's own are no severities. */
+export const podPinoLogs: LogShipper = {
+  layout: "fluent-bit",
+  index: (prefix) => `${prefix}-pods-2026.01.15`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      "@timestamp": time,
+      // A line of JSON may have a member of this name, which the filter puts in its place.
+      ...(!json.includes('"stream":') && { stream: "stdout" }),
+      _p: "F",
+      level: pinoLevels[parseSeverity(severity)] ?? 5,
+      pid: 1,
+      msg: message,
+      kubernetes: { pod_name: "web-1", host: hostname, container_name: group },
     };
     return printObject(record, json);
   },

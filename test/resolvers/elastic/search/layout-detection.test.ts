@@ -225,6 +225,20 @@ describe("layout detection, JSON of applications", () => {
     );
   });
 
+  test("check reports them beside other severities, unless a name beside the number is read", async () => {
+    const levels = { log: { level: "info", syslog: { severity: { code: 3 } } }, json: { level: 50 } };
+    const beats = createFakeIndex([{ ecs: { version: "8" }, message: "m", ...levels }]);
+    const syslog = createFakeIndex([{ "@version": "1", message: "m", severity: 3, severity_label: "Error" }]);
+    const limitations = async (index: FakeIndex) =>
+      (await (await openIndices({ "logs-1": index })).report()).limitations.filter((text) =>
+        text.includes("holds numbers"),
+      );
+    expect(await limitations(beats)).toEqual([
+      "logs-1: json.level holds numbers, which the layout ecs does not read as severities; a custom layout can (at_least)",
+    ]);
+    expect(await limitations(syslog)).toEqual([]);
+  });
+
   test("check reports a time field that cannot be sorted", async () => {
     const index = createFakeIndex([{ message: "m", log: { level: "info" } }]);
     const properties = { ...readProperties(index), "@timestamp": { type: "date", doc_values: false } };

@@ -1,5 +1,6 @@
 // What the members of a pattern hold: lines, spans, events of spans, copies, or nothing that is known; by the same detection as
 // reading.
+import type { JsonObject } from "../../src/core/json/lossless-json.ts";
 import type { SourceInspection } from "../../src/store/inspection.ts";
 import type { LogSource } from "../../src/store/logs.ts";
 import type { ElasticClient } from "./client/client.ts";
@@ -12,16 +13,18 @@ import {
   type Query,
   restrictToIndices,
 } from "./client/query-dsl.ts";
+import { findValue } from "./document/dotted-names.ts";
 import { type PlacedForm, type PlacedForms, placeForms } from "./layout/form-placement.ts";
 import type { LogLayout } from "./layout/log-layout.ts";
 import { type EventForm, type SpanForm, spanLayouts } from "./layout/span-layout.ts";
 import { collapseIndices, type IndexPattern } from "./mapping/collapsed-patterns.ts";
 import type { ListedIndex } from "./mapping/listed-indices.ts";
 import type { IndexGroup, IndexMetadata } from "./mapping/mapping.ts";
+import { buildCertainFormQuery } from "./query/span-lower-bounds.ts";
 import { buildFormQuery } from "./query/span-upper-bounds.ts";
 import { buildLineQuery, hasMappedMessage, listMappedLayouts } from "./search/layout-detection.ts";
+import { hasDocuments, parseSampled, sampleGroups } from "./search/layout-samples.ts";
 import type { MappingCache } from "./search/mapping-cache.ts";
-import { searchComplete } from "./search/search.ts";
 import { listCopyIndices } from "./spans/inspection.ts";
 
 export interface SurveyContext {
@@ -87,7 +90,8 @@ export async function divideMembers(
     .filter(holdsAny(eventIndices))
     .filter((one) => !spans.includes(one) && !copies.includes(one));
   // Events of spans may be log lines too, as those of OpenTelemetry, or the only documents, as the errors of APM.
-  const hasLines = events.length > 0 && (await hasOtherDocuments(pattern, events, forms, context));
+  const own = buildIndicesQuery(events.flatMap(({ indices }) => indices));
+  const hasLines = events.length > 0 && (await hasOtherDocuments(pattern, own, forms.events, context));
   const taken = new Set([...copies, ...spans, ...(hasLines ? [] : events)]);
   const lines = shown.filter((one) => !taken.has(one));
   const traces = [...spans, ...events];
@@ -167,36 +171,52 @@ function describeKind(
   return [...eventLayouts, lines === undefined ? unrecognised : `lines of ${lines.name}`].join();
 }
 
-/** Whether these indices have a document that is no event of a span. */
-async function hasOtherDocuments(
-  pattern: string,
-  members: readonly ListedIndex[],
-  { events }: PlacedForms,
-  { backend, client, signal }: SurveyContext,
-): Promise<boolean> {
-  const own = buildIndicesQuery(members.flatMap(({ indices }) => indices));
-  const body = { size: 1, track_total_hits: false, query: allOf([own, not(buildFormsQuery(events))]) };
-  return (await searchComplete(backend, client, pattern, body, signal)).hits.length > 0;
-}
-
 /** Whether documents with the marks of log lines lie in the indices of spans. */
 export async function hasLinesAmongSpans(
   { pattern, spanIndices }: Contents,
   { spans, events }: PlacedForms,
-  { backend, client, signal }: SurveyContext,
+  context: SurveyContext,
 ): Promise<boolean> {
   const groups = [...new Set(spans.map((placed) => placed.group))];
   const lines = anyOf(
     restrictToIndices(groups.map((group) => ({ query: buildLineQuery(group), indices: group.indices }))),
   );
   if (lines === matchNone || spanIndices.length === 0) return false;
-  const query = allOf([lines, not(buildFormsQuery([...spans, ...events]))]);
-  const body = { size: 1, track_total_hits: false, query };
-  return (await searchComplete(backend, client, pattern, body, signal)).hits.length > 0;
+  return hasOtherDocuments(pattern, lines, [...spans, ...events], context);
 }
 
-function buildFormsQuery(placed: readonly PlacedForm<SpanForm | EventForm>[]): Query {
-  return anyOf(placed.map((one) => allOf([buildIndicesQuery(one.group.indices), buildFormQuery(one)])));
+type PlacedAny = PlacedForm<SpanForm | EventForm>;
+
+/**
+ * Whether a document that the query finds is of none of these forms. Where the index does not show of which a document is, the
+ * first ones of each group are read.
+ */
+async function hasOtherDocuments(
+  pattern: string,
+  own: Query,
+  placed: readonly PlacedAny[],
+  { backend, client, signal }: SurveyContext,
+): Promise<boolean> {
+  const context = { backend, client, pattern, signal };
+  const certainlyOthers = allOf([own, not(buildFormsQuery(placed, buildFormQuery))]);
+  if (await hasDocuments(context, [certainlyOthers])) return true;
+  const undecided = allOf([own, not(buildFormsQuery(placed, buildCertainFormQuery))]);
+  const groups = [...new Set(placed.map(({ group }) => group))];
+  const sampled = groups.map((group) => ({ group, query: undecided }));
+  for await (const [{ group }, hits] of sampleGroups(context, sampled)) {
+    const forms = placed.filter((one) => one.group === group).map(({ form }) => form);
+    const documents = hits.map((hit) => parseSampled(backend, hit)).filter((one) => one !== undefined);
+    if (documents.some((document) => !forms.some((form) => isOfForm(document, form)))) return true;
+  }
+  return false;
+}
+
+function buildFormsQuery(placed: readonly PlacedAny[], buildQuery: (one: PlacedAny) => Query): Query {
+  return anyOf(placed.map((one) => allOf([buildIndicesQuery(one.group.indices), buildQuery(one)])));
+}
+
+function isOfForm(document: JsonObject, { present }: SpanForm | EventForm): boolean {
+  return present.every((name) => (findValue(document, name) ?? "") !== "");
 }
 
 /** The first word of an index name, if it is the name of a signal other than logs. */

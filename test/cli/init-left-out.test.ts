@@ -52,8 +52,12 @@ const contents: Readonly<Record<Content, FakeIndex>> = {
 const plain = ({ mappings, documents }: FakeIndex): FakeIndex => ({ mappings, documents });
 
 /** Which indices the proposal reads as lines and as traces, and which it leaves out, by the server's own rules. */
-async function propose(indices: Readonly<Record<string, FakeIndex>>, requested: readonly string[] = []) {
-  const search = createFakeSearch(indices, "Elasticsearch");
+async function propose(
+  indices: Readonly<Record<string, FakeIndex>>,
+  requested: readonly string[] = [],
+  product: "Elasticsearch" | "OpenSearch" = "Elasticsearch",
+) {
+  const search = createFakeSearch(indices, product);
   const fake = await openScriptedSource((...exchange) => search.reply(...exchange));
   fakes.push(fake);
   const args = requested.flatMap((pattern) => ["--index", pattern]);
@@ -141,6 +145,40 @@ describe("a requested pattern with spans", () => {
     const same = await propose(indices, ["x-app-*", "x-a*"]);
     expect(same.patterns.lines).toEqual(["x-app-*"]);
     expect(same.out).toContain("x-a*: all of its indices are in other patterns\n");
+  });
+});
+
+describe("log records of OpenTelemetry in an index that does not tell them from events of spans", () => {
+  const ids = { trace_id: "ab".repeat(16), span_id: "cd".repeat(8) };
+  const record = (n: number) => {
+    return { "@timestamp": time, severity_text: "INFO", body: { text: `order ${n}` }, ...ids };
+  };
+  const { properties } = contents.events.mappings as { readonly properties: object };
+  const index: FakeIndex = {
+    mappings: { dynamic: false, properties: { ...properties, attributes: { type: "flattened" } } },
+    documents: Array.from({ length: 30 }, (_, n) => record(n)),
+  };
+  const events = contents.events.documents;
+  // As OpenSearch keeps no record of longer values.
+  const limited = { type: "keyword", ignore_above: 1024 };
+  const names = { trace_id: limited, span_id: limited, event_name: limited };
+  const onOpenSearch = { ...index, mappings: { dynamic: false, properties: { ...properties, ...names } } };
+
+  test.each([
+    ["of a flattened object", index, "Elasticsearch"],
+    ["of keywords with a limit", onOpenSearch, "OpenSearch"],
+  ] as const)("are proposed as lines: %s", async (_, { mappings, documents }, product) => {
+    const own = { "logs-x": { mappings, documents } };
+    const alone = await propose(own, [], product);
+    expect(alone.patterns.lines).toEqual(["logs-x"]);
+    expect(alone.leftOut).toEqual([]);
+    const beside = await propose({ ...own, "traces-x": plain(contents["otel spans"]) }, [], product);
+    expect(beside.lines).toEqual(["logs-x"]);
+    expect(beside.traces).toEqual(["logs-x", "traces-x"]);
+    // Few events come before the first record that is none.
+    const among = { mappings, documents: [...events, ...documents] };
+    expect((await propose({ "logs-x": among }, [], product)).lines).toEqual(["logs-x"]);
+    expect((await propose({ "logs-x": { mappings, documents: events } }, [], product)).lines).toEqual([]);
   });
 });
 

@@ -20,6 +20,7 @@ import {
 import type { PlacedForm } from "../layout/form-placement.ts";
 import {
   type AttributeSources,
+  type EventForm,
   findNamedAttribute,
   type InstantRule,
   listTimes,
@@ -133,7 +134,7 @@ export function listRuleFields(rules: readonly ValueRule[]): readonly string[] {
 }
 
 /** Documents that certainly are of a form, by the fields that the layout calls present. */
-export function buildCertainFormQuery({ group, form }: PlacedForm<SpanForm>): Query {
+export function buildCertainFormQuery({ group, form }: PlacedForm<SpanForm | EventForm>): Query {
   return allOf(
     form.present.map((name) => {
       const field = findField(group, name);

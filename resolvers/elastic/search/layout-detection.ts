@@ -7,14 +7,13 @@
 // tenant's own documents count, since a mapping also shows what others wrote.
 import type { LRUCache } from "lru-cache";
 import { isNonEmpty, requireFirst, requireKey } from "../../../src/core/collections.ts";
-import { BackendError } from "../../../src/core/errors.ts";
 import { formatScalar, type JsonObject } from "../../../src/core/json/lossless-json.ts";
 import { allOf, anyOf, matchAll, type Query } from "../client/query-dsl.ts";
 import { findFirstText, findValue } from "../document/dotted-names.ts";
 import type { Hit } from "../document/hit-scanner.ts";
 import { findStructuredMessage } from "../layout/body-decoder.ts";
 import { findTimeField, type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts";
-import { parseDocument, readSeverity } from "../layout/line-decoder.ts";
+import { readSeverity } from "../layout/line-decoder.ts";
 import { type LayoutMark, type LogLayout, logLayouts } from "../layout/log-layout.ts";
 import { findField, type IndexGroup, type IndexMetadata } from "../mapping/mapping.ts";
 import { isNumeric } from "../query/comparison-compiler.ts";
@@ -22,6 +21,7 @@ import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../qu
 import {
   findFirstDocuments,
   joinQueries,
+  parseSampled,
   type SampleContext,
   type SampledGroup,
   sampleGroups,
@@ -287,14 +287,7 @@ function isMapped(group: IndexGroup, name: string): boolean {
 
 /** What the first documents of a group show. */
 function readVerdict(backend: string, hits: readonly Hit[], candidates: readonly LogLayout[]): SampleVerdict {
-  const documents = hits.flatMap((hit) => {
-    try {
-      return [parseDocument(backend, hit)];
-    } catch (error) {
-      if (error instanceof BackendError) return [];
-      throw error;
-    }
-  });
+  const documents = hits.map((hit) => parseSampled(backend, hit)).filter((one) => one !== undefined);
   return { documents: hits.length, ...decideLayout(documents, candidates) };
 }
 

@@ -1,8 +1,11 @@
 // Reads the first documents of groups of indices, few searches for all groups. Each search is of the whole pattern, since an alias
 // may filter what its indices hold, and rights may be for the names in the pattern alone.
+import { BackendError } from "../../../src/core/errors.ts";
+import type { JsonObject } from "../../../src/core/json/lossless-json.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { anyOf, matchNone, measureQuery, type Query, restrictToIndices } from "../client/query-dsl.ts";
 import type { Hit } from "../document/hit-scanner.ts";
+import { parseDocument } from "../layout/line-decoder.ts";
 import type { IndexGroup } from "../mapping/mapping.ts";
 import { queryLimits } from "../query/filter-compiler.ts";
 import { searchComplete } from "./search.ts";
@@ -98,4 +101,14 @@ export async function findFirstDocuments(
   if (query === matchNone) return [];
   const body = { size, track_total_hits: false, query, sort: ["_doc"] };
   return (await searchComplete(backend, client, pattern, body, signal)).hits;
+}
+
+/** The document of a hit; undefined where the index does not keep it. */
+export function parseSampled(backend: string, hit: Hit): JsonObject | undefined {
+  try {
+    return parseDocument(backend, hit);
+  } catch (error) {
+    if (error instanceof BackendError) return undefined;
+    throw error;
+  }
 }

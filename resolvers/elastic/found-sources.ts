@@ -5,6 +5,7 @@ import { BackendError, isRefusedBySource } from "../../src/core/errors.ts";
 import type { FoundSource } from "../../src/store/inspection.ts";
 import type { SpanSource } from "../../src/store/spans.ts";
 import { encodePattern, searchOptions } from "./client/query-dsl.ts";
+import type { LogLayout } from "./layout/log-layout.ts";
 import { collapseIndices, type IndexPattern, narrowPattern } from "./mapping/collapsed-patterns.ts";
 import type { ListedIndex } from "./mapping/listed-indices.ts";
 import { findField, type IndexGroup, type IndexMetadata } from "./mapping/mapping.ts";
@@ -170,21 +171,26 @@ async function describeLines({ index, members }: IndexPattern, context: SurveyCo
     return { note: `its name begins with ${signal}, which is no log` };
   const metadata = await context.mappingCache.refresh(index, context.signal);
   const source = { id: "", index, layout: "auto", tenantFilter: undefined };
-  const layoutGroups = await context.mappingCache.readLayoutGroups(source, metadata, context.signal);
+  const detection = await context.mappingCache.detectLayouts(source, metadata, context.signal);
+  const { layoutGroups, shown } = detection;
+  const isMapped = (group: IndexGroup, layout: LogLayout) => listMappedLayouts(group, [layout]).length > 0;
   const known = layoutGroups.filter(({ layout, groups }) =>
-    groups.some((group) => listMappedLayouts(group, [layout]).length > 0),
+    groups.some((group) => shown.has(group) || isMapped(group, layout)),
   );
+  const isReadable = (group: IndexGroup, layout: LogLayout) =>
+    shown.has(group) || hasMappedMessage(group, layout);
   const [first] = known;
   let guess: Guess | undefined;
   if (first === undefined) {
-    const guesses = await context.mappingCache.listGuesses(source, metadata, context.signal);
+    const { guesses } = detection;
     [guess] = guesses;
     if (guess === undefined) return { note: noLayout };
     if (!guesses.every(({ plausible }) => plausible)) return { note: explainGuess(guess) };
-  } else if (!known.some(({ layout, groups }) => groups.some((group) => hasMappedMessage(group, layout)))) {
+  } else if (!known.some(({ layout, groups }) => groups.some((group) => isReadable(group, layout)))) {
     const { name, message } = first.layout;
-    return { note: `looks like ${name}, but has no ${message.join(" or ")}` };
+    return { note: `looks like ${name}, but no field is mapped for its message (${message.join(", ")})` };
   }
+  const isByMapping = known.some(({ layout, groups }) => groups.some((group) => isMapped(group, layout)));
   const report = await context.inspect(source);
   if (report.problems.length > 0)
     return { note: [...(guess === undefined ? [] : [explainGuess(guess)]), ...report.problems].join("; ") };
@@ -193,6 +199,7 @@ async function describeLines({ index, members }: IndexPattern, context: SurveyCo
       holds: "lines",
       index,
       layout: report.layout,
+      shownBy: isByMapping ? undefined : "documents",
       indices: metadata.indices.size,
       newest: report.newest,
       guess: guess?.reason,

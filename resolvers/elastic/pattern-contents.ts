@@ -136,13 +136,12 @@ export async function readKinds(
   const forms = await placeAllForms(metadata, context);
   const copies = new Set(forms.layouts.flatMap((layout) => listCopyIndices(layout.copies, metadata)));
   const source = { id: "", index, layout: "auto", tenantFilter: undefined };
-  const layoutGroups = await mappingCache.readLayoutGroups(source, metadata, signal);
-  const guesses = await mappingCache.listGuesses(source, metadata, signal);
+  const { layoutGroups, guesses, shown } = await mappingCache.detectLayouts(source, metadata, signal);
   const guessed = new Set(guesses.flatMap(({ plausible, groups }) => (plausible ? groups : [])));
   const found = new Map<string, Set<string>>();
   for (const { layout, groups } of layoutGroups) {
     for (const group of groups) {
-      const hasLines = guessed.has(group) || isReadableBy(group, layout);
+      const hasLines = guessed.has(group) || shown.has(group) || isReadableBy(group, layout);
       for (const index of group.indices) {
         const name = members.find(({ indices }) => indices.includes(index))?.name ?? index;
         const lines = hasLines && findOtherSignal(name) === undefined ? layout : undefined;
@@ -154,7 +153,7 @@ export async function readKinds(
   return found;
 }
 
-/** Whether an index group has the marks of a layout, and a message. */
+/** Whether the mapping of an index group has the marks of a layout, and a message. */
 function isReadableBy(group: IndexGroup, layout: LogLayout): boolean {
   return listMappedLayouts(group, [layout]).length > 0 && hasMappedMessage(group, layout);
 }

@@ -72,6 +72,8 @@ export interface FoundSource {
   /** A data stream, or a pattern over indices whose names differ by dates and counters only. */
   readonly index: string;
   readonly layout: string;
+  /** Set where the mapping does not show the layout. */
+  readonly shownBy?: "documents" | undefined;
   /** Why this layout is proposed, where the documents do not show it with certainty. */
   readonly guess?: string | undefined;
   readonly indices: number;

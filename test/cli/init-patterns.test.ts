@@ -86,8 +86,30 @@ test("proposes no source whose message is only an alias field", async () => {
   };
   const { url } = await serveEach(new Map([["app", { mappings: { properties: aliased }, settings }]]));
   const { out } = await init(["--elastic", url]);
-  expect(out).toContain("app: looks like ecs, but has no message");
+  expect(out).toContain("app: looks like ecs, but no field is mapped for its message (message, ");
 });
+
+test.each<readonly [string, object]>([
+  ["documents", {}],
+  ["mapping", { log: { properties: { level: { type: "keyword" } } } }],
+])(
+  "proposes lines whose message the mapping hides, and whose layout the %s shows",
+  async (shown, properties) => {
+    const document = { "@timestamp": "2026-11-20T00:00:00Z", message: "m", log: { level: "info" } };
+    const hidden = { dynamic: false, properties: { "@timestamp": { type: "date" }, ...properties } };
+    const index = { mappings: hidden, documents: Array.from({ length: 25 }, () => document) };
+    for (const others of [{}, { "app-b": { ...mapping(), documents: [document] } }]) {
+      const search = createFakeSearch({ "app-a": index, ...others }, "Elasticsearch");
+      const fake = await openScriptedSource((...exchange) => search.reply(...exchange));
+      fakes.push(fake);
+      const { out } = await init(["--elastic", fake.url, "--force"]);
+      expect(out).not.toContain("Left out");
+      const [source] = Object.values(parseConfig(written(), "r.yaml", world).sites.main?.logs?.sources ?? {});
+      expect(source?.index).toMatch(/^app-[a*]$/);
+      expect(written()).toContain(`ecs by its ${"app-b" in others ? "mapping" : shown}, `);
+    }
+  },
+);
 
 describe("lines without a known layout", () => {
   const held = (documents: readonly object[], properties: object = {}): FakeIndex => ({

@@ -58,7 +58,7 @@ export async function inspectLogSource(
     signal,
   };
   inspectIndices(context);
-  for (const { groups, reason } of await mappingCache.listGuesses(source, metadata, signal)) {
+  for (const { groups, reason } of (await mappingCache.detectLayouts(source, metadata, signal)).guesses) {
     const indices = groups.flatMap((group) => group.indices);
     findings.limitations.push({
       indices: indices.length > 0 ? indices : [source.index],

@@ -33,6 +33,8 @@ export interface Detection {
   /** Find the documents of indices that had none: the first ones could show another layout. */
   readonly unseen: readonly Query[];
   readonly guesses: readonly Guess[];
+  /** Groups whose documents, not their mapping alone, show the layout, and have messages by it. */
+  readonly shown: ReadonlySet<IndexGroup>;
 }
 
 /** How indices that show no layout are read. */
@@ -49,7 +51,7 @@ export interface SampleVerdict {
   /** The size of the sample. */
   readonly documents: number;
   /** The layout that they show. */
-  readonly shown: LogLayout | undefined;
+  readonly shown: LayoutScore | undefined;
   /** Where they show none, the layouts that read most of them, equally well. */
   readonly guessed: readonly LayoutScore[];
 }
@@ -91,6 +93,7 @@ interface DetectionContext extends SampleContext {
   readonly tenantFilter: string | undefined;
   readonly samples: LRUCache<string, SampleVerdict>;
   readonly found: Map<IndexGroup, LogLayout>;
+  readonly shown: Set<IndexGroup>;
   readonly undecided: Map<IndexGroup, SampleVerdict>;
   readonly unseen: SampledGroup[];
 }
@@ -118,6 +121,7 @@ export async function detectLayouts(
     tenantFilter,
     samples,
     found,
+    shown: new Set(),
     undecided: new Map(),
     unseen: [],
   };
@@ -148,6 +152,7 @@ export async function detectLayouts(
     ),
     unseen: joinQueries(context.unseen),
     guesses,
+    shown: context.shown,
   };
 }
 
@@ -155,7 +160,7 @@ export async function detectLayouts(
 async function detectOpaque(context: DetectionContext, metadata: IndexMetadata): Promise<Detection> {
   const hits = await findFirstDocuments(context, matchAll, sampleSize);
   const sample = readVerdict(context.backend, hits, candidateLayouts);
-  const layout = sample.shown ?? sample.guessed[0]?.layout ?? fallbackLayout;
+  const { layout } = sample.shown ?? sample.guessed[0] ?? { layout: fallbackLayout };
   const guess = { groups: [], ...describeGuess(layout, sample) };
   return {
     layoutGroups: partitionByLayout(
@@ -166,6 +171,7 @@ async function detectOpaque(context: DetectionContext, metadata: IndexMetadata):
     ),
     unseen: sample.documents === 0 ? [matchAll] : [],
     guesses: sample.shown === undefined ? [guess] : [],
+    shown: new Set(),
   };
 }
 
@@ -193,13 +199,14 @@ function judgeMapping(
 
 /** Decides a group by its documents, as far as these show a layout. */
 function judgeSample(
-  { found, undecided, unseen }: DetectionContext,
+  { found, shown, undecided, unseen }: DetectionContext,
   sampled: UndecidedGroup,
   sample: SampleVerdict,
 ): void {
   const { group, mapped } = sampled;
   if (sample.documents === 0) unseen.push(sampled);
-  const layout = sample.shown ?? (sample.documents === 0 ? mapped : undefined);
+  if (sample.shown !== undefined && sample.shown.messages > 0) shown.add(group);
+  const layout = sample.shown?.layout ?? (sample.documents === 0 ? mapped : undefined);
   if (layout === undefined) undecided.set(group, sample);
   else found.set(group, layout);
 }
@@ -309,7 +316,7 @@ function decideLayout(
   ).filter(({ messages, severities }) => messages + severities > 0);
   const [first] = shown;
   if (first !== undefined && (first.messages > 0 || !guessed.some(({ messages }) => messages > 0)))
-    return { shown: first.layout, guessed: [] };
+    return { shown: first, guessed: [] };
   return { shown: undefined, guessed };
 }
 

@@ -17,7 +17,7 @@ import { type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts"
 import { type LogLayout, logLayouts } from "../layout/log-layout.ts";
 import { type SpanLayout, spanLayouts } from "../layout/span-layout.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
-import { type Detection, detectLayouts, type Guess, type SampleVerdict } from "./layout-detection.ts";
+import { type Detection, detectLayouts, type SampleVerdict } from "./layout-detection.ts";
 import { hasDocuments } from "./layout-samples.ts";
 import { loadIndexMetadata, type ReadMappings } from "./mapping-loader.ts";
 
@@ -38,8 +38,8 @@ export interface MappingCache {
     metadata: IndexMetadata,
     signal: AbortSignal,
   ): Promise<readonly LayoutGroup[]>;
-  /** What `auto` could only guess, with the reasons. @throws {BackendError} */
-  listGuesses(source: LogSource, metadata: IndexMetadata, signal: AbortSignal): Promise<readonly Guess[]>;
+  /** The same with what led to it, and what `auto` could only guess. @throws {BackendError} */
+  detectLayouts(source: LogSource, metadata: IndexMetadata, signal: AbortSignal): Promise<Detection>;
   /** The layouts that the documents of a span source may have. The mapping of each index decides which it has. */
   listSpanLayouts(source: SpanSource): readonly SpanLayout[];
 }
@@ -114,8 +114,7 @@ export function createMappingCache(
     findAcceptedShardCount: (pattern) => state.acceptedShards.get(pattern),
     readLayoutGroups: async (source, metadata, signal) =>
       (await detectSource(state, source, metadata, signal)).layoutGroups,
-    listGuesses: async (source, metadata, signal) =>
-      (await detectSource(state, source, metadata, signal)).guesses,
+    detectLayouts: (source, metadata, signal) => detectSource(state, source, metadata, signal),
     listSpanLayouts: ({ layout }) =>
       layout === "auto"
         ? [...spanLayouts.values()]
@@ -205,7 +204,7 @@ async function detectSource(
   if (name !== "auto") {
     const layout = findLayout(name, logLayouts, customLayouts?.logs);
     const layoutGroups = partitionByLayout(() => layout, metadata, layout);
-    return { layoutGroups, unseen: [], guesses: [] };
+    return { layoutGroups, unseen: [], guesses: [], shown: new Set() };
   }
   const byFilter = detections.get(metadata) ?? new Map<string | undefined, Detection>();
   const known = byFilter.get(tenantFilter);

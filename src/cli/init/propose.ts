@@ -214,9 +214,10 @@ function compareByReach(a: string, b: string): number {
   return excludes(a) ? stem(a).length - stem(b).length : a < b ? -1 : 1;
 }
 
-function describeSource({ layout, guess, indices, newest }: FoundSource, what: string, now: Instant): string {
+function describeSource(source: FoundSource, what: string, now: Instant): string {
+  const { layout, shownBy = "mapping", guess, indices, newest } = source;
   const size = indices === 1 ? "1 index" : `${indices} indices`;
-  const reason = guess === undefined ? `${layout} by its mapping` : `no known layout; ${guess}`;
+  const reason = guess === undefined ? `${layout} by its ${shownBy}` : `no known layout; ${guess}`;
   return `${reason}, ${size}, ${printNewest({ what, time: newest }, now)}`;
 }
 

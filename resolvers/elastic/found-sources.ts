@@ -18,7 +18,7 @@ import {
   type SurveyContext,
 } from "./pattern-contents.ts";
 import { type Guess, hasMappedMessage, listMappedLayouts } from "./search/layout-detection.ts";
-import { needsMapping } from "./search/search.ts";
+import { formatNames, needsMapping } from "./search/search.ts";
 import { inspectSpanSource } from "./spans/inspection.ts";
 
 /** What the server lists: what may be proposed, and what lies under the same patterns but is left out. */
@@ -180,29 +180,34 @@ async function describeLines({ index, members }: IndexPattern, context: SurveyCo
   const isReadable = (group: IndexGroup, layout: LogLayout) =>
     shown.has(group) || hasMappedMessage(group, layout);
   const [first] = known;
-  let guess: Guess | undefined;
+  const guesses = first === undefined ? detection.guesses : [];
+  const implausible = guesses.filter(({ plausible }) => !plausible);
   if (first === undefined) {
-    const { guesses } = detection;
-    [guess] = guesses;
-    if (guess === undefined) return { note: noLayout };
-    if (!guesses.every(({ plausible }) => plausible)) return { note: explainGuess(guess) };
+    if (guesses.length === 0) return { note: noLayout };
+    if (implausible.length > 0) return { note: explainGuesses(implausible, guesses) };
   } else if (!known.some(({ layout, groups }) => groups.some((group) => isReadable(group, layout)))) {
     const { name, message } = first.layout;
     return { note: `looks like ${name}, but no field is mapped for its message (${message.join(", ")})` };
   }
-  const isByMapping = known.some(({ layout, groups }) => groups.some((group) => isMapped(group, layout)));
+  const isShownByMapping = known.some(({ layout, groups }) =>
+    groups.some((group) => isMapped(group, layout)),
+  );
   const report = await context.inspect(source);
   if (report.problems.length > 0)
-    return { note: [...(guess === undefined ? [] : [explainGuess(guess)]), ...report.problems].join("; ") };
+    return {
+      note: [...(guesses.length === 0 ? [] : [explainGuesses(guesses, guesses)]), ...report.problems].join(
+        "; ",
+      ),
+    };
   return {
     logs: {
       holds: "lines",
       index,
       layout: report.layout,
-      shownBy: isByMapping ? undefined : "documents",
+      shownBy: isShownByMapping ? undefined : "documents",
       indices: metadata.indices.size,
       newest: report.newest,
-      guess: guess?.reason,
+      guess: guesses.length === 0 ? undefined : describeGuesses(guesses, guesses),
       namespace: deriveNamespace(members),
       services: await findServices(index, metadata, context),
       limitations: report.limitations,
@@ -212,8 +217,15 @@ async function describeLines({ index, members }: IndexPattern, context: SurveyCo
 
 const noLayout = "no known layout of lines or spans";
 
-function explainGuess({ reason }: Guess): string {
-  return `${noLayout}; a source of it is ${reason}`;
+function explainGuesses(told: readonly Guess[], all: readonly Guess[]): string {
+  return `${noLayout}; a source of it is ${describeGuesses(told, all)}`;
+}
+
+/** The reasons of some guesses, each with its indices where the pattern has others. */
+function describeGuesses(told: readonly Guess[], all: readonly Guess[]): string {
+  const describe = ({ reason, groups }: Guess) =>
+    all.length === 1 ? reason : `${reason} (${formatNames(groups.flatMap(({ indices }) => indices))})`;
+  return told.map(describe).join("; ");
 }
 
 /** The namespace of data streams `<type>-<dataset>-<namespace>`; undefined unless all names have the same one. */

@@ -146,6 +146,20 @@ describe("lines without a known layout", () => {
       expect(text).toMatch(new RegExp(`#\\s+${name}: no known layout of lines or spans; a source of it`));
   });
 
+  test("are left out with the reasons of those indices of a pattern that give one", async () => {
+    await propose({
+      "app-2026.11.19": held([said], level),
+      "app-2026.11.20": held([{ message: "m" }, { message: "m" }], { user: { type: "keyword" } }),
+      "app-2026.11.21": held([{ took: 5 }], { took: { type: "long" } }),
+    });
+    const left = /# +(app-\*: no known layout.*)/.exec(written().replaceAll(/\n# {5,}/g, " "))?.[1];
+    expect(left).toBe(
+      "app-*: no known layout of lines or spans; a source of it is " +
+        "read as ecs, by which 2 of 2 documents have a message and 0 a severity (app-2026.11.20); " +
+        "read as ecs, although none of 1 documents has a message by it (app-2026.11.21)",
+    );
+  });
+
   test("are proposed without indices that have no lines", async () => {
     const apps = Array.from({ length: 30 }, (_, at) => [`acme-${at}x`, held([said], level)] as const);
     const sources = await propose({

@@ -3,7 +3,7 @@
 import type { Product } from "../client/product.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import { type LogLayout, listSeverityFields } from "../layout/log-layout.ts";
-import { isDateType } from "../mapping/indexed-field.ts";
+import { type IndexedField, isDateType } from "../mapping/indexed-field.ts";
 import {
   findField,
   type IndexGroup,
@@ -11,7 +11,7 @@ import {
   isUnindexed,
   isUnsortable,
 } from "../mapping/mapping.ts";
-import { isNumeric } from "../query/comparison-compiler.ts";
+import { hasFieldsBelow, isNumeric } from "../query/comparison-compiler.ts";
 import type { Findings } from "../search/findings.ts";
 import { formatNames } from "../search/search.ts";
 
@@ -133,6 +133,13 @@ function inspectSearchability(
       text: `${formatNames(unsearchable)} cannot be searched; filters on them read every line of the range`,
     });
   }
+  const closed = listClosedObjects(group);
+  if (closed.length > 0) {
+    limitations.push({
+      indices,
+      text: `names below ${formatNames(closed)} that are not mapped are not indexed (dynamic: false); filters on them read every line of the range`,
+    });
+  }
   // Of an archive and the like, the mapping says nothing about names that it lacks either.
   if (layout.json === "source" && !/^(?:true|strict)$/.test(group.dynamic)) {
     limitations.push({
@@ -149,12 +156,25 @@ function inspectSearchability(
   }
 }
 
-/** The topmost names that are not indexed, or below which new names are not. */
-function listUnsearchable({ fields }: IndexGroup): readonly string[] {
-  const unsearchable = [...fields.values()].filter(
-    (field) => field.aliasOf === undefined && (!field.indexed || field.dynamic === "false"),
+/** The topmost names that are not indexed, or below which nothing is. */
+function listUnsearchable(group: IndexGroup): readonly string[] {
+  return listTopmost(
+    group,
+    (field) => !field.indexed || (field.dynamic === "false" && !hasFieldsBelow(group, field.name)),
   );
-  const names = new Set(unsearchable.map(({ name }) => name));
+}
+
+/** The topmost objects below which the mapped names are indexed, and no others. */
+function listClosedObjects(group: IndexGroup): readonly string[] {
+  return listTopmost(
+    group,
+    (field) => field.indexed && field.dynamic === "false" && hasFieldsBelow(group, field.name),
+  );
+}
+
+function listTopmost({ fields }: IndexGroup, isListed: (field: IndexedField) => boolean): readonly string[] {
+  const listed = [...fields.values()].filter((field) => field.aliasOf === undefined && isListed(field));
+  const names = new Set(listed.map(({ name }) => name));
   return [...names].filter((name) => ![...names].some((other) => name.startsWith(`${other}.`)));
 }
 

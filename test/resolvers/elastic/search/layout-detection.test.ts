@@ -239,6 +239,29 @@ describe("layout detection, JSON of applications", () => {
     expect(await limitations(syslog)).toEqual([]);
   });
 
+  test("check tells objects that map some of their names from those of which nothing is searched", async () => {
+    const keyword = { type: "keyword" };
+    const dyn = {
+      dynamic: false,
+      properties: { a: keyword, off: { ...keyword, index: false }, in: { dynamic: false } },
+    };
+    const properties = {
+      ...readProperties(createFakeIndex([{ message: "m" }])),
+      dyn,
+      bare: { dynamic: false },
+    };
+    const index = {
+      documents: [{ "@timestamp": at, message: "m", level: "info" }],
+      mappings: { properties },
+    };
+    const { report } = await openIndices({ "logs-1": index });
+    const { limitations } = await report({ layout: "ecs" });
+    expect(limitations.filter((text) => text.includes("dyn"))).toEqual([
+      "logs-1: dyn.off, dyn.in, bare cannot be searched; filters on them read every line of the range",
+      "logs-1: names below dyn that are not mapped are not indexed (dynamic: false); filters on them read every line of the range",
+    ]);
+  });
+
   test("check reports a time field that cannot be sorted", async () => {
     const index = createFakeIndex([{ message: "m", log: { level: "info" } }]);
     const properties = { ...readProperties(index), "@timestamp": { type: "date", doc_values: false } };

@@ -260,7 +260,9 @@ async function findServices(
   const path = `/${encodePattern(index)}/_search`;
   try {
     const answer = await client.sendJson({ method: "POST", path, query: searchOptions, body }, signal);
-    const names = servicesResponseSchema.parse(answer).aggregations.services.buckets.map(({ key }) => key);
+    const { services } = servicesResponseSchema.parse(answer).aggregations;
+    // A document with an empty text is of no service.
+    const names = services.buckets.map(({ key }) => key).filter((key) => key !== "");
     return names.length === 0 ? undefined : { field, names };
   } catch (error) {
     if (error instanceof BackendError || error instanceof z.ZodError) return undefined;

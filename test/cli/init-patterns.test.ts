@@ -111,6 +111,27 @@ test.each<readonly [string, object]>([
   },
 );
 
+test("suggests no service without a name", async () => {
+  const { properties } = mapping().mappings;
+  const service = { properties: { name: { type: "keyword" } } };
+  const hold = (names: readonly string[]): FakeIndex => ({
+    mappings: { properties: { ...properties, service } },
+    documents: names.map((name) => {
+      return {
+        "@timestamp": "2026-11-20T00:00:00Z",
+        message: "m",
+        log: { level: "info" },
+        service: { name },
+      };
+    }),
+  });
+  const search = createFakeSearch({ some: hold(["", "", "web"]), none: hold([""]) }, "Elasticsearch");
+  const fake = await openScriptedSource((...exchange) => search.reply(...exchange));
+  fakes.push(fake);
+  await init(["--elastic", fake.url]);
+  expect(written().match(/service\.name=.*/g)).toEqual([expect.stringMatching(/^service\.name="web"'$/)]);
+});
+
 describe("lines without a known layout", () => {
   const held = (documents: readonly object[], properties: object = {}): FakeIndex => ({
     documents: documents.map((document) => ({ "@timestamp": "2026-11-20T00:00:00Z", ...document })),

@@ -230,7 +230,10 @@ async function chooseTimeColumn(
       throw new BackendError(backend, "denied", `${time} is not indexed, and the version may not be read`);
     throw createUnsupportedError(backend, `lines whose ${time} is not indexed, on this version`);
   }
-  if (unit !== undefined) return createNumberColumn(time, unit);
+  if (unit !== undefined) {
+    const isAlsoDate = groups.some((group) => group.dateNames.has(time) && !isUnindexed(group, time));
+    return createNumberColumn(time, unit, isAlsoDate);
+  }
   const types = new Set(groups.flatMap((group) => group.fields.get(time)?.type ?? []));
   const hasMillis = types.delete("date") || isOpaque;
   types.delete("date_nanos");

@@ -32,7 +32,7 @@ import {
   isWideNumber,
   roundOutwards,
 } from "./span-field-queries.ts";
-import { buildDateRangeQuery, dateNanosRange } from "./time-field.ts";
+import { buildDateRangeQuery, buildTolerantRangeQuery, dateNanosRange } from "./time-field.ts";
 
 // ---- Times ----------------------------------------------------------------------------------------------------
 
@@ -60,13 +60,16 @@ export function buildTimeBetweenQuery(
   const bounds = { from: later(from ?? era.from, era.from), to: earlier(to ?? era.to, era.to) };
   if (bounds.from > bounds.to) return matchNone;
   // An open bound stays open: a `date` may hold a time before it, and `unsigned_long` rejects a negative number.
-  const since = from === undefined ? undefined : bounds.from;
+  const isNegative = field.type === "unsigned_long" && bounds.from < 0n;
+  const since = from === undefined || isNegative ? undefined : bounds.from;
   if (isDate) return buildDateRangeQuery(name, since, to === undefined ? undefined : bounds.to);
   const scale = nanosPerTimeUnit[unit];
   const first = since === undefined ? undefined : (since + scale - 1n) / scale;
+  const gte = first === undefined ? undefined : roundOutwards(field, first, "down");
+  const lte = roundOutwards(field, bounds.to / scale, "up");
+  if (group.dateNames.has(name)) return buildTolerantRangeQuery(name, gte, lte);
   // As texts, since a number of nanoseconds exceeds 2^53.
-  const gte = first === undefined ? {} : { gte: String(roundOutwards(field, first, "down")) };
-  return { range: { [name]: { ...gte, lte: String(roundOutwards(field, bounds.to / scale, "up")) } } };
+  return { range: { [name]: { ...(gte !== undefined && { gte: String(gte) }), lte: String(lte) } } };
 }
 
 type GroupContext = Pick<PlacedForm<unknown>, "group" | "listsIgnored">;

@@ -9,6 +9,7 @@ import {
   fromMillis,
   type Instant,
   later,
+  nanosPerMilli,
   printNanos,
 } from "../../../src/core/time.ts";
 import { matchNone, type Query } from "../client/query-dsl.ts";
@@ -47,23 +48,39 @@ export function createDateColumn(field: string, nanos: boolean): TimeColumn {
   };
 }
 
-/** A column of whole numbers, each of `unit` nanoseconds. */
-export function createNumberColumn(field: string, unit: bigint): TimeColumn {
+/** A column of whole numbers, each of `unit` nanoseconds. `isAlsoDate`: whether an index of the pattern maps the field as a date. */
+export function createNumberColumn(field: string, unit: bigint, isAlsoDate = false): TimeColumn {
+  // Such an index reads whole milliseconds and seconds as dates that it can hold.
+  const build = isAlsoDate && unit < nanosPerMilli ? buildTolerantRangeQuery : buildNumberRangeQuery;
   return {
     buildRangeQuery(from, to) {
       const [first, last] = [-roundDownQuotient(-from, unit), roundDownQuotient(to, unit)];
       const gte = first > longRange.from ? first : longRange.from;
       const lte = last < longRange.to ? last : longRange.to;
-      return gte > lte ? matchNone : { range: { [field]: { gte: formatBound(gte), lte: formatBound(lte) } } };
+      return gte > lte ? matchNone : build(field, gte, lte);
     },
     buildBeforeQuery(instant) {
       const last = roundDownQuotient(floorToMilli(instant) - 1n, unit);
       const lte = last < longRange.to ? last : longRange.to;
-      return lte < longRange.from ? matchNone : { range: { [field]: { lte: formatBound(lte) } } };
+      return lte < longRange.from ? matchNone : build(field, undefined, lte);
     },
     buildSort: (order) => ({ [field]: { order, mode: "min", unmapped_type: "long" } }),
     toInstant: (sort) => (BigInt(sort) * unit) as Instant,
   };
+}
+
+function buildNumberRangeQuery(field: string, gte: bigint | undefined, lte: bigint): Query {
+  const since = gte === undefined ? {} : { gte: formatBound(gte) };
+  return { range: { [field]: { ...since, lte: formatBound(lte) } } };
+}
+
+/**
+ * A range of numbers, for patterns where another index maps the field as a date. That index parses the bounds too, as milliseconds
+ * or by its `format`, and fails a search whose `range` it cannot hold. Here it matches nothing instead. So does an index of
+ * numbers that cannot hold a bound: the caller sends none of these.
+ */
+export function buildTolerantRangeQuery(field: string, gte: bigint | undefined, lte: bigint): Query {
+  return { query_string: { default_field: field, query: `[${gte ?? "*"} TO ${lte}]`, lenient: true } };
 }
 
 /** Documents whose time no `date_nanos` can hold. The bounds themselves can, so that no index rejects them. */

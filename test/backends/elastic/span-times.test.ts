@@ -3,11 +3,14 @@
 import { describe, expect, test } from "vitest";
 import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span } from "#src/core/rows.ts";
-import { parseInstant } from "#src/core/time.ts";
+import { parseInstant, printMillis } from "#src/core/time.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { toSpan } from "../../conformance/trace-fixture.ts";
 import { apm } from "../../support/elastic/span-shippers/apm.ts";
+import { dataPrepper } from "../../support/elastic/span-shippers/data-prepper.ts";
+import { jaeger } from "../../support/elastic/span-shippers/jaeger.ts";
 import { onServers } from "../selected-servers.ts";
-import { at, id, make, never, plenty, range, trace, useSpanCluster } from "./span-cluster.ts";
+import { at, id, make, never, plenty, range, start, trace, useSpanCluster } from "./span-cluster.ts";
 
 type Document = Record<string, unknown>;
 
@@ -150,6 +153,47 @@ onServers((server) => {
       await expect(
         find(source, { by: "trace", traceIds: ["f".repeat(32)], select: "all" }),
       ).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+    });
+  });
+
+  describe("numbers where another index has dates under the same name", () => {
+    const spans = [
+      make({ id: id(1) }),
+      make({ id: id(2), trace: id(2).repeat(2), start: at(40), end: at(50) }),
+    ];
+
+    test.each([
+      ["nanoseconds", { type: "date_nanos" }],
+      ["milliseconds", { type: "date" }],
+      ["a format that numbers do not have", { type: "date", format: "strict_date_time" }],
+    ])("bound the range as exactly as dates do: %s", async (_, startTime) => {
+      await empty(dataPrepper);
+      await store.cluster.remove(`${prefix}-*`);
+      const [[name = "", shipped] = []] = Object.entries(dataPrepper.indices(prefix));
+      const { mappings, ...more } = shipped as { mappings: { properties: object } };
+      const properties = { ...mappings.properties, startTime };
+      await store.cluster.createIndex(name, { ...more, mappings: { ...mappings, properties } });
+      for (const [index, definition] of Object.entries(jaeger.indices(prefix)))
+        await store.cluster.createIndex(index, definition);
+      await write(jaeger, spans);
+      const other = make({ id: id(3), trace: id(3).repeat(2) });
+      for (const { document } of dataPrepper.write(prefix, [toSpan(other)])) {
+        const millis = JSON.stringify({ ...JSON.parse(document), startTime: printMillis(start) });
+        await store.cluster.write(name, [[undefined, millis]]);
+      }
+      const both = buildSpanSource("shop", { index: `${prefix}-*`, layout: "auto" });
+      const ids = async (from: number, to: number) =>
+        (await scan(both, "all", { from: at(from), to: at(to) })).map(({ span_id }) => span_id).sort();
+      expect(await ids(-1_000, 1_000)).toEqual([id(1), id(2), id(3)]);
+      expect(await ids(49, 51)).toEqual([id(2)]);
+      expect(await ids(51, 1_000)).toEqual([]);
+      const asked = { ...query, sources: [both] as const, budget: createBudget(10) };
+      const actions = await store.cluster.traces.actions(asked, never);
+      expect(actions.reduce((sum, { count }) => sum + count, 0)).toBe(3);
+      const until = { ...asked, range: { from: at(-1_000), to: at(20) } };
+      const early = await store.cluster.traces.actions(until, never);
+      expect(early.reduce((sum, { count }) => sum + count, 0)).toBe(2);
+      expect((await store.cluster.traces.siteEdges(asked, never)).downstream).toEqual([]);
     });
   });
 

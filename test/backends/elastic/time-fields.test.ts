@@ -27,11 +27,19 @@ logs:
   detect: [level]
 `;
 
+/** The same with microseconds, where there is no date. */
+const micros = seconds
+  .replace("zerolog", "micros")
+  .replace("{ field: time, unit: s }", '["@timestamp", { field: time, unit: us }]');
+
 onServers((server) => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = openCluster(server.url, {
-      logs: new Map([["zerolog.yaml", parseLogLayout(seconds)]]),
+      logs: new Map([
+        ["zerolog.yaml", parseLogLayout(seconds)],
+        ["micros.yaml", parseLogLayout(micros)],
+      ]),
       traces: new Map(),
     });
     await cluster.remove("time-*");
@@ -187,6 +195,38 @@ onServers((server) => {
       newest: fromMillis(start + 3_000),
       problems: [],
     });
+  });
+
+  test.each([
+    ["nanos", { type: "date_nanos" }],
+    ["millis", { type: "date" }],
+    ["format", { type: "date", format: "strict_date_time" }],
+  ])("bounds microseconds exactly beside an index with dates under the same name: %s", async (name, time) => {
+    await cluster.createIndex(`time-beside-${name}-numbers`, one);
+    await cluster.createIndex(`time-beside-${name}-dates`, {
+      ...one,
+      mappings: { properties: { "@timestamp": { type: "date" }, time } },
+    });
+    await cluster.write(
+      `time-beside-${name}-numbers`,
+      [0, 1, 2].map((n) => [
+        `m${n}`,
+        JSON.stringify({ level: "error", time: start * 1_000 + n, message: `m${n}` }),
+      ]),
+    );
+    const instant = printMillis(start);
+    await cluster.write(`time-beside-${name}-dates`, [
+      ["d", JSON.stringify({ "@timestamp": instant, time: instant, level: "info", message: "d" })],
+    ]);
+    const micro = fromMillis(start) + 1_000n;
+    for (const order of ["asc", "desc"] as const) {
+      const query = buildQuery(`time-beside-${name}-*`, { order, layout: "micros.yaml" });
+      const all = await read(query);
+      expect(all.map(({ message }) => message).toSorted()).toEqual(["d", "m0", "m1", "m2"]);
+      const range = { from: micro as Instant, to: (micro + 999n) as Instant };
+      const within = await read({ ...query, range });
+      expect(within.map(({ message }) => message)).toEqual(["m1"]);
+    }
   });
 
   describe("range beyond what nanoseconds can hold", () => {

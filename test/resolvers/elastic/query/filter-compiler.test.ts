@@ -13,7 +13,7 @@ import {
   listUnnarrowedFields,
 } from "#resolvers/elastic/query/filter-compiler.ts";
 import { createDateColumn, createNumberColumn } from "#resolvers/elastic/query/time-field.ts";
-import { type Instant, parseInstant } from "#src/core/time.ts";
+import { fromMillis, type Instant, parseInstant } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { startProcessorTime } from "../../../support/cpu-time.ts";
 import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
@@ -427,6 +427,19 @@ describe("time range query", () => {
         },
       ),
     );
+  });
+
+  test("sends numbers that no date can hold in no range, where another index has a date", () => {
+    const [from, to] = [fromMillis(1_000), fromMillis(2_000)];
+    const bounds = { default_field: "at", query: "[1000000 TO 2000000]", lenient: true };
+    expect(createNumberColumn("at", 1_000n, true).buildRangeQuery(from, to)).toEqual({
+      query_string: bounds,
+    });
+    const { range } = createNumberColumn("at", 1_000_000n, true).buildRangeQuery(from, to);
+    expect(range).toEqual({ at: { gte: 1_000, lte: 2_000 } });
+    expect(createNumberColumn("at", 1_000n, true).buildBeforeQuery(from)).toEqual({
+      query_string: { ...bounds, query: "[* TO 999999]" },
+    });
   });
 
   test("sends no range bound that is invalid for a date field of another index", () => {

@@ -1,5 +1,5 @@
 // Which piece of time a roller makes or merges next. All times are of whole minutes.
-import { requireAt, requireFirst, requireLast } from "../../core/collections.ts";
+import { requireAt } from "../../core/collections.ts";
 import { compare } from "../../core/rows.ts";
 import {
   day,
@@ -11,7 +11,7 @@ import {
   nanosPerMilli,
   type TimeRange,
 } from "../../core/time.ts";
-import type { KeptSegments, StoredSegment } from "../rollups/stored-cover.ts";
+import { findGaps, type KeptSegments, type StoredSegment } from "../rollups/stored-cover.ts";
 
 /** A piece of time without figures; its end is not in it. */
 export interface Hole {
@@ -166,11 +166,16 @@ function findMerge(
   isApart: IsApart,
 ): Merge | undefined {
   const pieces = Map.groupBy(segments, ({ range }) => range.from / length);
-  for (const own of [...pieces.values()].reverse()) {
-    const range = { from: requireFirst(own).range.from, to: requireLast(own).range.to };
-    const filled = own.reduce((sum, one) => sum + measureLength(one), 0n);
-    const isWhole = own.length > 1 && filled === length && range.to < before;
-    if (isWhole && !isApart(own)) return { range, segments: own };
+  for (const [place, own] of [...pieces].reverse()) {
+    const range = toRange((place * length) as Instant, ((place + 1n) * length) as Instant);
+    if (own.length > 1 && fillsRange(own, range) && range.to < before && !isApart(own))
+      return { range, segments: own };
   }
   return undefined;
+}
+
+/** Whether segments, in the order of time, have each moment of a range once. */
+function fillsRange(segments: readonly StoredSegment[], range: TimeRange): boolean {
+  const filled = segments.reduce((sum, one) => sum + measureLength(one), 0n);
+  return filled === range.to + 1n - range.from && findGaps(range, segments).length === 0;
 }

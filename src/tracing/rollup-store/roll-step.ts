@@ -303,7 +303,10 @@ async function dropMissing(work: Work, signal: AbortSignal): Promise<void> {
   );
 }
 
-/** Deletes their documents too: those that are made anew may have the same ids, and would not be written. */
+/**
+ * Deletes their documents too: those that are made anew may have the same ids, and would not be written. Sums over them are dropped
+ * as well: beside a sum, an hour that is made anew in one segment would be there twice.
+ */
 async function dropSegments(
   work: Work,
   segments: readonly StoredSegment[],
@@ -316,7 +319,10 @@ async function dropSegments(
   );
   const dropped = new Set(segments);
   work.segments = work.segments.filter((segment) => !dropped.has(segment));
-  work.merged = work.merged.filter((segment) => !dropped.has(segment));
+  const gone = segments.map(({ range }) => range);
+  const isOverGone = ({ range }: StoredSegment): boolean =>
+    gone.some(({ from, to }) => range.from <= from && to <= range.to);
+  work.merged = work.merged.filter((segment) => !isOverGone(segment));
 }
 
 const minuteLength = BigInt(minute) * nanosPerMilli;

@@ -60,6 +60,16 @@ describe("a day of segments", () => {
     );
   });
 
+  test("is added up only of hours that follow one another", () => {
+    const find = (hours: readonly StoredSegment[]) =>
+      findDayToMerge({ segments: [], merged: hours }, at(2 * day), never)?.range;
+    const hours = cut(0, day, hour);
+    expect(find(hours)).toEqual(create(0, day).range);
+    expect(find([...hours.slice(0, -2), ...hours.slice(4, 6)])).toBeUndefined();
+    expect(find([...hours, ...hours.slice(4, 5)])).toBeUndefined();
+    expect(find(hours.slice(1))).toBeUndefined();
+  });
+
   test("keeps short segments for eight days; then hours take their place", () => {
     const merged = [...cut(4 * hour, day, hour), create(0, day)];
     const early = { segments, merged };

@@ -3,15 +3,16 @@ import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { requireFirst, requireLast } from "#src/core/collections.ts";
 import { Refused } from "#src/core/errors.ts";
-import { day, fromMillis, minute } from "#src/core/time.ts";
+import { day, fromMillis, hour, minute } from "#src/core/time.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
 import { formatManifestId } from "#src/tracing/rollup-store/manifest.ts";
 import type { RollTarget } from "#src/tracing/rollup-store/roll-target.ts";
+import type { StoredSegment } from "#src/tracing/rollups/stored-cover.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { sampleCases, sampleRuns } from "../../support/law-runs.ts";
 import { createFederatedStoredSpans } from "../rollups/federated-stored-spans.ts";
 import { createLateReader, createStoredSpans } from "../rollups/stored-spans.ts";
-import { at, createSpan, signal } from "../span-builder.ts";
+import { at, base, createSpan, signal } from "../span-builder.ts";
 import {
   type ComparedRows,
   documents,
@@ -330,4 +331,56 @@ describe("the segments of an hour", () => {
     for (const target of listRecent(rolled))
       expect((await rollGroup(rolled.context, target, { skipped })).manifest.unmergeable).toEqual([]);
   });
+});
+
+test("a day of which short segments and sums are lost is made anew of each of its hours once", async () => {
+  const rolled = openRolledSpans();
+  const begin = Math.ceil(base / day) * day - base;
+  // Some hours have segments of 15 minutes, others of 5 minutes, of which a step makes fewer hours.
+  const countPieces = (place: number): number => (place >= 10 && place <= 12 ? 12 : place >= 22 ? 3 : 4);
+  const times = Array.from({ length: 24 }, (_, place) =>
+    Array.from(
+      { length: countPieces(place) },
+      (_, n) => begin + place * hour + n * (countPieces(place) === 12 ? 5 : 15) * minute + minute,
+    ),
+  ).flat();
+  for (const time of times) {
+    const fields = { site_id: "a", trace_id: `t${time}`, span_id: "n1", span_kind: "server" } as const;
+    rolled.spans.add([createSpan({ ...fields, from: time, to: time + 10 })]);
+  }
+  const actions = rolled.targets.find(({ kind }) => kind === "actions");
+  if (actions === undefined) throw new Error("no target");
+  const target = { ...actions, retention: 2 * day };
+  const skipped = [{ from: at(-1e12), to: at(begin - 1e-6) }];
+  const rollAt = (time: number, over = {}) =>
+    rollGroup({ ...rolled.context, now: () => at(time) }, target, { skipped, ...over });
+  // Each while, as spans come: so the hours are cut into short segments.
+  const end = begin + day + 8 * hour;
+  for (let time = begin + 10 * minute; time < end; time += 5 * minute) await rollAt(time);
+  const { manifest } = await rollAt(end);
+  const placeOf = ({ range }: StoredSegment): number => Number((range.from - at(begin)) / 3_600_000_000_000n);
+  const isOf = (segment: StoredSegment, places: readonly number[]): boolean =>
+    segment.range.from >= at(begin) && places.includes(placeOf(segment));
+  const isWholeDay = ({ range }: StoredSegment): boolean => range.to - range.from > 3_600_000_000_000n;
+  expect(manifest.merged.filter(isWholeDay)).toHaveLength(1);
+  const lost = [
+    ...manifest.segments.filter((segment) => isOf(segment, [4, 5, 10, 11, 12, 22, 23])),
+    ...manifest.merged.filter((segment) => isWholeDay(segment) || isOf(segment, [4, 5])),
+  ];
+  await rolled.inner.remove(
+    lost.map(({ id }) => id),
+    signal,
+  );
+  const range = { from: at(begin), to: at(begin + day - 1e-6) };
+  const query = { sources: [rolled.sources.a] as const, range, namespaces: [], revision: undefined };
+  let last = await rollAt(end, { isUnverified: true });
+  for (let steps = 0; steps < 100 && last.did !== "idle"; steps += 1) {
+    const found = await rolled.analytics.actions(
+      { ...query, action: undefined, budget: createBudget(100_000) },
+      signal,
+    );
+    expect(found.map(({ count }) => count)).toEqual([times.length]);
+    last = await rollAt(end);
+  }
+  expect(last.manifest.merged.filter(isWholeDay)).toHaveLength(1);
 });

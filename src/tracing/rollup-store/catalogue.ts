@@ -148,8 +148,35 @@ function toStoredGroup(
     version,
     segments,
     merged,
-    load: (wanted, decode, signal) => loadSegments(store, hashGroup(name), wanted, decode, signal),
+    load: async (wanted, decode, signal) => {
+      const group = hashGroup(name);
+      const loaded = await loadSegments(store, group, wanted, decode, signal);
+      const missing = wanted.find((segment) => !loaded.has(segment));
+      if (missing !== undefined) await noteIfDamaged(store, group, missing, signal);
+      return loaded;
+    },
   };
+}
+
+/** By store, the groups of which requests have met documents that are damaged or gone, until a roller looks through them. */
+const damagedGroups = new WeakMap<RollupStore, Set<string>>();
+
+/** One segment is enough. Figures that are as they were written would be made the same again. */
+async function noteIfDamaged(
+  store: RollupStore,
+  group: string,
+  segment: StoredSegment,
+  signal: AbortSignal,
+): Promise<void> {
+  const damaged = await findDamagedSegments(store, [segment], signal);
+  if (damaged.length === 0) return;
+  const noted = damagedGroups.get(store) ?? new Set();
+  damagedGroups.set(store, noted.add(group));
+}
+
+/** Returns whether requests of this process have met damaged documents of the group since the last time. */
+export function takeDamageNote(store: RollupStore, group: string): boolean {
+  return damagedGroups.get(store)?.delete(group) ?? false;
 }
 
 /** The figures by segment, in the order of the segments. Those that are not there or cannot be read are left out. */

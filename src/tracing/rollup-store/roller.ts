@@ -16,6 +16,7 @@ import {
 } from "../../core/time.ts";
 import type { LogEvent } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
+import { takeDamageNote } from "./catalogue.ts";
 import type { GroupToRoll } from "./group-manifests.ts";
 import { formatLeaseId, holdLease, type Lease, releaseLease } from "./lease.ts";
 import { formatManifestId, type Manifest } from "./manifest.ts";
@@ -170,6 +171,8 @@ async function rollRound(state: RollerState, signal: AbortSignal): Promise<Milli
     if (!announced.has(target.group)) await announceGroup(context, target, signal);
     announced.add(target.group);
   }
+  for (const { group } of settings.targets)
+    if (takeDamageNote(settings.store, group)) state.unverified.add(group);
   let isIdle = true;
   for (const targets of listTogether(state)) {
     if (!(await holdLease(lease, signal))) return pauses.leased;

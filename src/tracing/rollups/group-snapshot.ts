@@ -39,6 +39,8 @@ interface LoadedFigures<Figures> {
   readonly figures: readonly Figures[];
   /** What is left of the range. */
   readonly gaps: readonly TimeRange[];
+  /** Whether all were there that the index is said to keep. */
+  readonly isComplete: boolean;
   readonly choices: PieceChoice[];
   /** Why nothing could be read in time, although there may be figures. */
   readonly failure?: BackendError;
@@ -55,7 +57,7 @@ export async function loadStored<Query extends RollupQuery, Figures, Answer>(
   { found, failure, snapshot }: StoredLookup & { readonly snapshot: SpanSnapshot },
   signal: AbortSignal,
 ): Promise<LoadedFigures<Figures>> {
-  const nothing = { figures: [], gaps: [task.query.range], choices: [] };
+  const nothing = { figures: [], gaps: [task.query.range], isComplete: false, choices: [] };
   if (failure !== undefined) return isTrouble(failure) ? { ...nothing, failure } : nothing;
   if (found === undefined) return nothing;
   const { kind, sources } = task;
@@ -110,11 +112,13 @@ async function loadFound<Query extends RollupQuery, Figures, Answer>(
 ): Promise<LoadedFigures<Figures>> {
   const { range } = query;
   const decode = (value: unknown) => kind.stored.decode(value, query);
-  const loaded = await found.load(selectSegments(cover, range), decode, signal);
+  const selected = selectSegments(cover, range);
+  const loaded = await found.load(selected, decode, signal);
   for (const _ of loaded) cache.recordLookup(true);
   return {
     figures: [...loaded.values()],
     gaps: findGaps(range, [...loaded.keys()]),
+    isComplete: loaded.size === selected.length,
     choices: [...loaded.keys()].map((segment) => ({
       range: segment.range,
       how: "stored",

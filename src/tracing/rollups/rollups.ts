@@ -212,7 +212,7 @@ async function planReading<Query extends RollupQuery, Figures, Answer>(
     if (snapshot === undefined) return undefined;
     const dropped = await dropChanged(cache, group, { kind, sources, snapshot }, signal);
     const loaded = await loadStored(cache, group, task, { ...lookup, snapshot }, signal);
-    const { figures: stored, gaps, choices, failure } = loaded;
+    const { figures: stored, gaps, isComplete, choices, failure } = loaded;
     chooseLength(cache, group, estimatedSpans, task.query.range, gaps);
     const explain = failure === undefined ? explainRead : () => "the index could not be read";
     const known = [...stored];
@@ -237,7 +237,7 @@ async function planReading<Query extends RollupQuery, Figures, Answer>(
     for (const { piece, pending } of own)
       if (piece.segment !== undefined) group.pending.set(piece.segment, pending);
     choices.sort((a, b) => compare(a.range.from, b.range.from));
-    const isCovered = gaps.every((gap) => coversRange(group.cover, gap));
+    const isCovered = isComplete && gaps.every((gap) => coversRange(group.cover, gap));
     return { snapshot, known, awaited, own, choices, failure, isCovered };
   } catch (error) {
     snapshot?.close();

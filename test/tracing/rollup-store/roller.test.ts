@@ -9,7 +9,7 @@ import type { RollupStore } from "#src/store/rollups.ts";
 import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
 import { holdLease, releaseLease } from "#src/tracing/rollup-store/lease.ts";
-import { formatManifestId, parseManifest } from "#src/tracing/rollup-store/manifest.ts";
+import { formatManifestId, parseManifest, parseSegmentId } from "#src/tracing/rollup-store/manifest.ts";
 import { announceGroup } from "#src/tracing/rollup-store/roll-step.ts";
 import { type RollerSettings, runRoller } from "#src/tracing/rollup-store/roller.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
@@ -168,6 +168,35 @@ describe("rollers", () => {
       sentence: expect.stringMatching(/they reach back to 2026-01-15T1[23]:\d\d:00.000Z/),
     });
   });
+
+  test.each(["damaged", "gone"])(
+    "make figures anew of which a request found that they are %s",
+    async (how) => {
+      const site = openBusySite();
+      const { record } = start(site, site.inner);
+      const expectFigures = () =>
+        vi.waitFor(async () => expect((await site.ask(0)).downstream).toMatchObject([{ count: 30 }]), {
+          timeout: 20_000,
+        });
+      await expectFigures();
+      const ids: string[] = [];
+      for await (const batch of site.inner.list(signal)) ids.push(...batch.map(({ id }) => id));
+      const segments = ids.filter((id) => parseSegmentId(id) !== undefined);
+      await site.inner.remove(segments, signal);
+      if (how === "damaged")
+        await site.inner.create(
+          segments.map((id) => ({ id, site: "a", made: 0, body: "{}" })),
+          signal,
+        );
+      // The roller, which has looked through all at its start, does not see it by itself.
+      record.mockClear();
+      await vi.waitFor(() => expect(record.mock.calls.length).toBeGreaterThan(3 * site.targets.length), {
+        timeout: 20_000,
+      });
+      await expect(site.ask(1)).rejects.toBeInstanceOf(FiguresUnfinished);
+      await expectFigures();
+    },
+  );
 
   test("let a request know that only the ends of its range are too long", async () => {
     const site = openBusySite();

@@ -166,6 +166,19 @@ describe("a source beside ours", { timeout: 240_000 }, () => {
     await Promise.all([through.close(), without.close()]);
   });
 
+  test("refuses more keys than a request may have, whichever alias is the one too many", async () => {
+    const unified = await loadMesh({ file: own, text: beside(), ...quiet });
+    const demo = await createDemo({ graphql: async () => unified });
+    const field = "_entities(representations: $keys) { __typename }";
+    const ask = (count: number) => {
+      const keys = Array.from({ length: count }, () => ({ __typename: "Site", id: "demo-shop" }));
+      return demo.graphql(`query ($keys: [_Any!]!) { a: ${field} b: ${field} }`, { keys });
+    };
+    expect((await ask(501)).errors).toMatchObject([{ extensions: { status: 422, slug: "invalid_request" } }]);
+    expect((await ask(500)).errors).toBeUndefined();
+    await demo.close();
+  });
+
   test("leaves `@partial` on a field of ours", async () => {
     const unified = await loadMesh({ file: own, text: beside(), ...quiet });
     const fail = () => Promise.reject(new BackendError("other", "unreachable", "it is down"));

@@ -99,6 +99,8 @@ export interface IO {
   readonly rollupBytes: number;
   /** The store in which such figures are kept as well, where there is one. It may be of a backend that is created later. */
   readonly findRollupStore?: () => RollupStore | undefined;
+  /** How far back figures of a site are made for that store. */
+  readonly findRetention?: (site: string) => Millis | undefined;
   /** Reports how many bytes such figures of a backend take. */
   readonly recordRollupBytes?: (backend: string, bytes: number) => void;
   /** Bytes of memory that values of metrics kept between requests may take, for each backend; 0 keeps none. */

@@ -4,6 +4,7 @@ import type { Config } from "../../config/config.ts";
 import { type LocatedIssue, resolveBeside } from "../../config/yaml/yaml.ts";
 import { mapConcurrent } from "../../core/async/concurrency.ts";
 import { type Steps, yieldToEventLoop } from "../../core/async/turns.ts";
+import { readOwn } from "../../core/collections.ts";
 import { BackendError, ConfigError } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
 import type { Backend, IO } from "../../store/backend.ts";
@@ -101,6 +102,7 @@ function createIO(
 ): IO {
   return {
     ...(findRollupStore !== undefined && { findRollupStore }),
+    findRetention: (site) => readOwn(config.sites, site)?.retention,
     now: () => shell.now(),
     log: telemetry.log,
     recordRequest: telemetry.recordRequest,

@@ -63,7 +63,8 @@ async function answer<Query extends RollupQuery, Figures, Answer>(
   } catch (error) {
     const isTooLarge = error instanceof Refused && error.slug === "result_too_large";
     if (!isTooLarge || cache.stored === undefined) throw error;
-    const explain = () => cache.stored?.explainMissing(kind.stored.chooseGroup(query), signal);
+    const group = kind.stored.chooseGroup(query);
+    const explain = () => cache.stored?.explainMissing(group, query.range, signal);
     throw found.refusal ?? (await explain()) ?? error;
   }
 }

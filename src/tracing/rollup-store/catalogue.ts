@@ -2,15 +2,27 @@
 import { awaitShared } from "../../core/async/concurrency.ts";
 import { runWithOwnTurns, yieldToEventLoop } from "../../core/async/turns.ts";
 import { type BackendError, FiguresUnfinished } from "../../core/errors.ts";
-import { day, isRecent, type Millis, minute, printInstant } from "../../core/time.ts";
+import {
+  day,
+  earlier,
+  fromMillis,
+  hour,
+  isRecent,
+  type Millis,
+  minute,
+  printInstant,
+  type TimeRange,
+  toMillis,
+} from "../../core/time.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import type { SnapshotVersion } from "../../store/spans.ts";
-import type {
-  FiguresCodec,
-  GroupName,
-  StoredGroup,
-  StoredRollups,
-  StoredSegment,
+import {
+  coversRange,
+  type FiguresCodec,
+  type GroupName,
+  type StoredGroup,
+  type StoredRollups,
+  type StoredSegment,
 } from "../rollups/stored-cover.ts";
 import {
   findReach,
@@ -61,6 +73,7 @@ export function createRollupCatalogue(
   findStore: () => RollupStore | undefined,
   now: () => Millis,
   report: (error: BackendError) => void,
+  findRetention: (site: string) => Millis | undefined = () => undefined,
 ): StoredRollups {
   const context: CatalogueContext = { findStore, now, known: new Map() };
   return {
@@ -72,11 +85,12 @@ export function createRollupCatalogue(
       return version && toStoredGroup(name, manifest, version);
     },
     reportFailure: report,
-    explainMissing: async (name, signal) => {
+    explainMissing: async (name, range, signal) => {
       try {
         const manifest = await findManifest(context, name, signal);
         if (manifest === undefined || manifest.at < now() - rollerLifetime) return undefined;
-        return createUnfinishedError(manifest);
+        const oldest = now() - (findRetention(name.site) ?? Number.POSITIVE_INFINITY);
+        return mayBeFinished(manifest, range, oldest) ? createUnfinishedError(manifest) : undefined;
       } catch (error) {
         signal.throwIfAborted();
         return error;
@@ -238,6 +252,12 @@ function cutByBytes(segments: readonly StoredSegment[]): readonly (readonly Stor
     bytes += segment.bytes;
   }
   return parts;
+}
+
+/** Whether rollers make the figures of all of a range, but for an end that is short enough to be read. */
+function mayBeFinished(manifest: Manifest, { from, to }: TimeRange, oldest: Millis): boolean {
+  if (toMillis(from) >= oldest - hour) return true;
+  return coversRange(manifest, { from, to: earlier(fromMillis(oldest), to) });
 }
 
 function createUnfinishedError(manifest: Manifest): FiguresUnfinished {

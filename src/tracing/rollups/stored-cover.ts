@@ -22,9 +22,9 @@ export interface StoredRollups {
   ) => Promise<StoredGroup | undefined>;
   /**
    * Returns the error of a request that would have to read too much without figures of a group, where these are being made or
-   * cannot be read now; undefined where nobody makes them.
+   * cannot be read now; undefined where nobody makes them, or not for all of the range.
    */
-  readonly explainMissing: (group: GroupName, signal: AbortSignal) => Promise<unknown>;
+  readonly explainMissing: (group: GroupName, range: TimeRange, signal: AbortSignal) => Promise<unknown>;
   /** Is told why figures could not be read. */
   readonly reportFailure: (error: BackendError) => void;
 }

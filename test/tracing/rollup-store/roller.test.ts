@@ -198,6 +198,31 @@ describe("rollers", () => {
     },
   );
 
+  test("let a request wait only for what they will make", async () => {
+    const site = openBusySite();
+    const askWith = (retention: number) => {
+      const stored = createRollupCatalogue(
+        () => site.inner,
+        () => base + length,
+        () => undefined,
+        (id) => (id === "a" ? retention : undefined),
+      );
+      const settings = { backend: "es", maxBytes: 0, minSpans: 0, segmentSpans: 10, stored };
+      const analytics = createRollupAnalytics(site.spans.reader, createRollupCache(settings));
+      return analytics.siteEdges(site.query(1), signal);
+    };
+    for (const target of site.targets) await announceGroup(site.context, target, signal);
+    await expect(askWith(length)).rejects.toBeInstanceOf(FiguresUnfinished);
+    // An end that the retention has just passed is read.
+    await expect(askWith(length - 59 * minute)).rejects.toBeInstanceOf(FiguresUnfinished);
+    await expect(askWith(length - 61 * minute)).rejects.toMatchObject({ slug: "result_too_large" });
+    for (const target of site.targets)
+      for (let step = 0; step < 100; step += 1)
+        if ((await rollGroup(site.context, target)).did === "idle") break;
+    site.spans.add([createSpan({ site_id: "a", span_id: "late", from: 120 * minute, to: 121 * minute })]);
+    await expect(askWith(length - 61 * minute)).rejects.toBeInstanceOf(FiguresUnfinished);
+  });
+
   test("let a request know that only the ends of its range are too long", async () => {
     const site = openBusySite();
     for (const target of site.targets)

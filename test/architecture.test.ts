@@ -125,7 +125,7 @@ const layers: readonly Layer[] = [
   {
     folder: "resolvers/elastic",
     imports: ["resolvers/elastic/*", "resolvers/http", "src/tracing/rollup-store", "src/{config,core}"],
-    types: ["src/store"],
+    types: ["src/{store,core/json}"],
   },
   {
     folder: "resolvers/elastic/rollups",

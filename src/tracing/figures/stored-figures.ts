@@ -1,5 +1,5 @@
 // How figures are kept outside of this process: as compact values of JSON, which are input when they come back. A change of the
-// figures' types changes these codecs, and the definition's digest (`rollup-store/definition.ts`) with them.
+// figures' types changes these codecs, and the version of figures (`rollup-store/figures-version.ts`) with them.
 import { z } from "zod";
 import { takeTurns, yieldToEventLoop } from "../../core/async/turns.ts";
 import { tryParseJson } from "../../core/json/parse-json.ts";

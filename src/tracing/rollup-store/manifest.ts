@@ -7,7 +7,7 @@ import { requireAt } from "../../core/collections.ts";
 import { tryParseJson } from "../../core/json/parse-json.ts";
 import { type Instant, type Millis, minute, nanosPerMilli, type TimeRange } from "../../core/time.ts";
 import type { GroupName, StoredSegment } from "../rollups/stored-cover.ts";
-import { definition } from "./definition.ts";
+import { figuresVersion } from "./figures-version.ts";
 
 /**
  * The form of the documents. Those of another one are made anew. Instances of the version before may be at work meanwhile: they
@@ -88,7 +88,7 @@ const manifestSchema = z.strictObject({
 
 /** Identifies a group in the ids of documents. */
 export function hashGroup({ key }: GroupName): string {
-  const text = JSON.stringify([format, definition, key]);
+  const text = JSON.stringify([format, figuresVersion, key]);
   return createHash("sha256").update(text).digest("base64url").slice(0, 24);
 }
 

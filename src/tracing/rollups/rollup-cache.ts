@@ -50,10 +50,10 @@ export interface Group {
   readonly mutex: Mutex;
   /** Requests that use the group. */
   users: number;
-  /** So many more requests read the whole range, because that took few documents: the source counts then. */
-  definitionRequests: number;
-  /** How many spans the request had that little was read for: of larger ones nothing is known. */
-  definitionSpans: number;
+  /** How many more requests read the whole range without kept figures, since one took few documents: the source counts then. */
+  directReadsLeft: number;
+  /** How many spans that one was for. Of longer ranges it says nothing. */
+  directReadMaxSpans: number;
 }
 
 interface KeptFigures {
@@ -97,8 +97,8 @@ export function findGroup(cache: RollupCache, key: string): Group {
     cover: undefined,
     mutex: { last: Promise.resolve() },
     users: 0,
-    definitionRequests: 0,
-    definitionSpans: 0,
+    directReadsLeft: 0,
+    directReadMaxSpans: 0,
   };
   if (known === undefined) cache.bytes += measureGroup(group);
   cache.groups.delete(key);
@@ -215,7 +215,7 @@ function dropGroup(cache: RollupCache, group: Group): void {
 /** To be called when a request does not use the group any more. */
 export function releaseGroup(cache: RollupCache, group: Group): void {
   group.users -= 1;
-  const isEmpty = group.segments.size === 0 && group.cover === undefined && group.definitionRequests === 0;
+  const isEmpty = group.segments.size === 0 && group.cover === undefined && group.directReadsLeft === 0;
   if (isEmpty && group.users === 0) dropGroup(cache, group);
   makeRoom(cache, 0);
   cache.recordBytes(cache.bytes);

@@ -39,7 +39,7 @@ const fewPieces = 300;
 /** Figures are kept after so many pieces, so that a request that ends early has not read in vain. */
 const piecesPerRead = 50;
 /** After a range took few documents to read, this many requests read it as a whole before its figures are kept again. */
-const definitionRequests = 100;
+const directReadsAfterCheapRead = 100;
 /** A request starts at most this often: again where another one, for which it waited, ended without figures. */
 const maxAttempts = 3;
 /** Where the index of figures does not answer, at most this many segments are read from the source instead. */
@@ -59,29 +59,29 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
 ): Promise<{ readonly answer: Answer } | { readonly refusal: Refused | undefined }> {
   const { range, budget } = query;
   const named = { backend: cache.backend, of: kind.name };
-  const leaveToDefinition = (why: string, refusal?: Refused) => {
+  const readDirectly = (why: string, refusal?: Refused) => {
     recordChoice(named, "read", why);
     return { refusal };
   };
   const isKept = cache.maxBytes > 0 || cache.stored !== undefined;
-  if (!isKept) return leaveToDefinition("limits.rollup_bytes is 0, so no figures are kept");
+  if (!isKept) return readDirectly("limits.rollup_bytes is 0, so no figures are kept");
   if (isAddedUp(kind, reader) && cache.stored === undefined) {
-    return leaveToDefinition("the source adds requests up, and no index keeps figures of them");
+    return readDirectly("the source adds requests up, and no index keeps figures of them");
   }
-  if (reader.openSnapshot === undefined) return leaveToDefinition("the source cannot hold one moment");
+  if (reader.openSnapshot === undefined) return readDirectly("the source cannot hold one moment");
   if (estimateMaxPieces(range, requireLast(segmentLengths)) > maxPieces)
-    return leaveToDefinition("the range is too long");
+    return readDirectly("the range is too long");
   const sources = kind.listSources(query);
   const spans = await reader.count?.({ sources, range, select: kind.select, budget }, signal);
-  if (spans === undefined) return leaveToDefinition("the source does not know how many spans there are");
+  if (spans === undefined) return readDirectly("the source does not know how many spans there are");
   // Few spans are read in as little time, but only where they may be.
   const minSpans = Math.min(cache.minSpans, Math.ceil(budget.limit / documentsPerSpan));
   if (spans < minSpans)
-    return leaveToDefinition(`figures are kept of ${minSpans} spans or more, and there are about ${spans}`);
+    return readDirectly(`figures are kept of ${minSpans} spans or more, and there are about ${spans}`);
   const group = findGroup(cache, nameGroup(kind, query).key);
-  if (group.definitionRequests > 0 && spans <= group.definitionSpans) {
-    group.definitionRequests -= 1;
-    return leaveToDefinition("the source counts nearly all of the range, so that little is read");
+  if (group.directReadsLeft > 0 && spans <= group.directReadMaxSpans) {
+    group.directReadsLeft -= 1;
+    return readDirectly("the source counts nearly all of the range, so that little is read");
   }
   group.users += 1;
   try {
@@ -89,13 +89,13 @@ export async function answerFromRollups<Query extends RollupQuery, Figures, Answ
       const task = { kind, sources, reader, query, estimatedSpans: spans, minSpans };
       const collected = await collectFigures(cache, group, task, signal);
       if (collected === "again") continue;
-      if ("instead" in collected) return leaveToDefinition(collected.instead, collected.refusal);
+      if ("instead" in collected) return readDirectly(collected.instead, collected.refusal);
       const { figures, pieces } = collected;
       const kept = pieces.filter(({ how }) => how !== "read").length;
       recordChoice(named, "rollups", `figures of ${kept} of ${pieces.length} pieces were there`, pieces);
       return { answer: await kind.combine(figures, query) };
     }
-    return leaveToDefinition("other requests have ended before what they were reading was there");
+    return readDirectly("other requests have ended before what they were reading was there");
   } finally {
     releaseGroup(cache, group);
   }
@@ -167,8 +167,8 @@ async function collectFigures<Query extends RollupQuery, Figures, Answer>(
 
 /** A request for so many spans has read few documents: the source counts, and figures of such requests save nothing. */
 function noteLittleRead(cache: RollupCache, group: Group, spans: number, wasEmpty: boolean): void {
-  group.definitionRequests = definitionRequests;
-  group.definitionSpans = spans;
+  group.directReadsLeft = directReadsAfterCheapRead;
+  group.directReadMaxSpans = spans;
   // Those of other requests may save much.
   if (wasEmpty) dropSegments(cache, group);
 }

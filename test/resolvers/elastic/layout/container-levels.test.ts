@@ -49,6 +49,14 @@ describe("a container's level", () => {
     }
   });
 
+  test("is read where a logger of Elastic's has it, beside a stream", async () => {
+    const document = { msg: "m", ...shipped["fluent-bit"], stream: "stdout", "log.level": "error" };
+    expect(await readSingleDocument(document)).toMatchObject({
+      layout: "fluent-bit",
+      line: { severity: "error" },
+    });
+  });
+
   test("is read as a number below log_processed, and Docker's source gives way to one too", async () => {
     const below = { ...shipped["fluent-bit"], stream: "stdout", log: "{}", log_processed: { level: 50 } };
     expect((await readSingleDocument(below)).line.severity).toBe("error");

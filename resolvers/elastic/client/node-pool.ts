@@ -149,5 +149,6 @@ async function probeNode<Request, Response>(
   suspendNode(node);
   const signal = AbortSignal.any([pool.closing.signal, AbortSignal.timeout(probeTimeout)]);
   const response = await node.transport.send(pool.probeRequest, signal).catch(() => undefined);
-  if (response !== undefined) recordResponse(pool, node, response);
+  // A node that is still unavailable was counted above.
+  if (response !== undefined && !pool.isNodeUnavailable(response)) node.failures = 0;
 }

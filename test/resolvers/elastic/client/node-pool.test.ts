@@ -1,6 +1,7 @@
 // A cluster with several addresses: a failing node costs at most one request.
-import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { createElasticClient, type ElasticClient } from "#resolvers/elastic/client/client.ts";
+import { createNodePool } from "#resolvers/elastic/client/node-pool.ts";
 import { guardDefaults } from "#resolvers/http/guard.ts";
 import { testIO } from "../../../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
@@ -23,6 +24,7 @@ const missingShard = {
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
   for (const resource of opened.splice(0).reverse()) await resource.close();
+  vi.useRealTimers();
 });
 
 async function startNode(product: string): Promise<Node> {
@@ -118,4 +120,29 @@ describe.each(["Elasticsearch", "OpenSearch"])("node pool of three %s nodes", (p
     expect(await scroll(client, 30)).toBe(0);
     expect(Math.min(...nodes.map(countRequests))).toBeGreaterThan(0);
   });
+});
+
+test("each probe that a node fails doubles its suspension once", async () => {
+  vi.useFakeTimers();
+  const probes: number[] = [];
+  const transports = [503, 200].map((status, at) => ({
+    async send(request: string) {
+      if (at === 0 && request === "probe") probes.push(performance.now() / 1_000);
+      return status;
+    },
+    close: async () => {},
+  }));
+  const pool = createNodePool({
+    backend: "elk",
+    transports,
+    timeout: 1_000,
+    probeRequest: "probe",
+    isNodeUnavailable: (status) => status === 503,
+  });
+  const started = performance.now() / 1_000;
+  for (let second = 0; second <= 100; second++) {
+    await pool.send("search", AbortSignal.timeout(1_000));
+    await vi.advanceTimersByTimeAsync(1_000);
+  }
+  expect(probes.map((at) => Math.round(at - started))).toEqual([5, 15, 35, 75]);
 });

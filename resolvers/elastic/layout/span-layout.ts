@@ -49,7 +49,7 @@ const attributesSchema = z.strictObject({
 });
 export type AttributeSources = z.infer<typeof attributesSchema>;
 
-/** Yields the value of `field` by `values`, or as it is; or `value` if the field is present. */
+/** Yields the value of `field` by `values`, or as it is; or `value` if the field is present, or without a `field`. */
 function buildRuleSchema<T extends z.ZodType<string>>(target: T) {
   return z.strictObject({
     field: nameSchema.optional(),
@@ -58,14 +58,18 @@ function buildRuleSchema<T extends z.ZodType<string>>(target: T) {
   });
 }
 /** In order; the first rule that yields something counts. */
-function buildRulesSchema<T extends z.ZodType<string>>(target: T) {
-  return z.array(buildRuleSchema(target)).min(1).readonly();
+function buildRulesSchema<T extends ReturnType<typeof buildRuleSchema>>(rule: T) {
+  return z
+    .array(rule.refine(({ field, value }) => (field ?? value) !== undefined, "expected field or value"))
+    .min(1)
+    .readonly();
 }
+const nameRulesSchema = buildRulesSchema(buildRuleSchema(nameSchema));
+const kindRulesSchema = buildRulesSchema(buildRuleSchema(z.enum(spanKinds)));
 /** With `omit`, the attribute that the rule reads is left out if it only repeats the resulting status. */
-const statusRulesSchema = z
-  .array(buildRuleSchema(z.enum(["OK", "ERROR", "UNSET"])).extend({ omit: z.boolean().default(false) }))
-  .min(1)
-  .readonly();
+const statusRulesSchema = buildRulesSchema(
+  buildRuleSchema(z.enum(["OK", "ERROR", "UNSET"])).extend({ omit: z.boolean().default(false) }),
+);
 /** The times by which a document may be bounded, the first before those that stand in for it. */
 export function listTimes({ otherwise, ...time }: InstantRule): readonly TimeRule[] {
   return otherwise === undefined ? [time] : [time, otherwise];
@@ -81,7 +85,7 @@ export interface ValueRule {
 const eventsSchema = z.strictObject({
   at: nameSchema,
   time: instantSchema,
-  name: buildRulesSchema(nameSchema),
+  name: nameRulesSchema,
   event_attributes: attributesSchema,
 });
 const linksSchema = z.strictObject({
@@ -137,7 +141,7 @@ const spanFormSchema = z
     end: instantSchema.optional(),
     duration: timeSchema.optional(),
     name: namesSchema,
-    kind: buildRulesSchema(z.enum(spanKinds)),
+    kind: kindRulesSchema,
     status: statusRulesSchema,
     status_message: namesSchema.optional(),
     service: namesSchema,
@@ -172,7 +176,7 @@ const eventFormSchema = z.strictObject({
   /** The id of the span that the event belongs to: the first of these names that is a span of the trace. */
   span: namesSchema,
   time: instantSchema,
-  name: buildRulesSchema(nameSchema),
+  name: nameRulesSchema,
   event_attributes: attributesSchema,
   /** The form of the standalone span that the document is if there is no such span. It is no request. */
   alone: spanFormSchema.optional(),

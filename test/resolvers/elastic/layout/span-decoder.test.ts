@@ -513,3 +513,17 @@ test("parseSpanLayout: rejects a layout with a mistake", () => {
     ),
   ).toThrow();
 });
+
+test.each([
+  ["kind: [{ field: k }]", "kind: [{}]"],
+  ["kind: [{ field: k }]", "kind: [{ values: { a: client } }]"],
+  ["status: [{ field: c }]", "status: [{ omit: true }]"],
+  ["name: [{ field: e }]", "name: [{ field: e }, {}]"],
+])("parseSpanLayout: takes %s, and no rule that reads nothing: %s", (right, wrong) => {
+  const form = `{ holds: span, present: a, trace_id: t, span_id: s, parent: p, start: { field: x, unit: date }, end: { field: y, unit: date },
+    name: n, kind: [{ field: k }], status: [{ field: c }], service: v, span_attributes: { from: [{ prefix: a. }] }, resource_attributes: { from: [{ prefix: r. }] },
+    events: { at: e, time: { field: x, unit: date }, name: [{ field: e }], event_attributes: { from: [{ prefix: b. }] } } }`;
+  const parse = (text: string) => parseSpanLayout(`name: mine\ntraces: { documents: [${text}] }`);
+  expect(parse(form).spans).toHaveLength(1);
+  expect(() => parse(form.replace(right, wrong))).toThrow("expected field or value");
+});

@@ -8,8 +8,8 @@ import { spanKinds } from "../../../src/core/rows.ts";
 import { nameSchema, namesSchema, nanosPerUnit, readBuiltIn } from "./layout-file.ts";
 
 /** `date` is an ISO text, milliseconds since 1970, or the collector's `<milliseconds>.<nanoseconds, unpadded>`. */
-const units = ["date", "ms", "us", "ns"] as const;
-export type TimeUnit = (typeof units)[number];
+const timeUnitSchema = z.enum(["date", "ms", "us", "ns"]);
+export type TimeUnit = z.infer<typeof timeUnitSchema>;
 /** The nanoseconds in one unit; a date is sorted and counted as milliseconds. */
 export const nanosPerTimeUnit: Readonly<Record<TimeUnit, bigint>> = {
   date: nanosPerUnit.ms,
@@ -17,11 +17,17 @@ export const nanosPerTimeUnit: Readonly<Record<TimeUnit, bigint>> = {
   us: nanosPerUnit.us,
   ns: nanosPerUnit.ns,
 };
-const timeSchema = z.strictObject({ field: nameSchema, unit: z.enum(units) });
+const timeSchema = z.strictObject({ field: nameSchema, unit: timeUnitSchema });
 /** An instant; of documents without a readable one at `field` that of `otherwise`. */
 const instantSchema = timeSchema.extend({ otherwise: timeSchema.optional() });
 export type InstantRule = z.infer<typeof instantSchema>;
 export type TimeRule = z.infer<typeof timeSchema>;
+/** The times by which a document may be bounded, the first before those that stand in for it. */
+export function listTimes({ otherwise, ...time }: InstantRule): readonly TimeRule[] {
+  return otherwise === undefined ? [time] : [time, otherwise];
+}
+
+const durationSchema = z.strictObject({ field: nameSchema, unit: timeUnitSchema.exclude(["date"]) });
 
 const attributeSourceSchema = z.union([
   /**
@@ -70,10 +76,6 @@ const kindRulesSchema = buildRulesSchema(buildRuleSchema(z.enum(spanKinds)));
 const statusRulesSchema = buildRulesSchema(
   buildRuleSchema(z.enum(["OK", "ERROR", "UNSET"])).extend({ omit: z.boolean().default(false) }),
 );
-/** The times by which a document may be bounded, the first before those that stand in for it. */
-export function listTimes({ otherwise, ...time }: InstantRule): readonly TimeRule[] {
-  return otherwise === undefined ? [time] : [time, otherwise];
-}
 
 export interface ValueRule {
   readonly field?: string | undefined;
@@ -139,7 +141,7 @@ const spanFormSchema = z
     /** The start, unless there are an end and a duration: then a span starts that long before its end. */
     start: instantSchema,
     end: instantSchema.optional(),
-    duration: timeSchema.optional(),
+    duration: durationSchema.optional(),
     name: namesSchema,
     kind: kindRulesSchema,
     status: statusRulesSchema,
@@ -160,7 +162,7 @@ const spanFormSchema = z
     /** The number of equal spans that one document represents. */
     count: nameSchema.optional(),
     /** The total duration of these spans. */
-    sum: timeSchema.optional(),
+    sum: durationSchema.optional(),
     statement: namesSchema.default(statementNames),
     peer: namesSchema.default(peerNames),
   })

@@ -211,7 +211,7 @@ export function findDurationColumn({
   const isInteger = field.type === "long" && field.indexed && field.docValues;
   const isPlain = !field.hasExtraValues && field.nested === undefined;
   const malformed = buildMalformedQuery(field, listsIgnored);
-  const unit = { ns: 1n, us: 1_000n, ms: undefined, date: undefined }[duration.unit];
+  const unit = { ns: 1n, us: 1_000n, ms: undefined }[duration.unit];
   if (!isInteger || !isPlain || malformed === undefined || unit === undefined) return undefined;
   return { field: field.name, unit, certain: not(malformed) };
 }
@@ -222,7 +222,6 @@ export function buildCertainEndTimeQuery(placed: PlacedForm<SpanForm>, { from, t
   const length = findDurationColumn(placed);
   if (length === undefined || form.duration === undefined) return matchNone;
   const perMilli = durationUnitsPerMilli[form.duration.unit];
-  if (perMilli === undefined) return matchNone;
   const longest = requireLast(durationBuckets) * perMilli;
   if (form.end !== undefined) {
     const ends = combineCertainTimes(placed, form.end, (end) => buildCertainTimeQuery(placed, end, from, to));

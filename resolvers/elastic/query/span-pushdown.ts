@@ -276,7 +276,7 @@ function buildDurationQuery(
   most = maxLong,
 ): Query {
   const field = duration && findField(group, duration.field);
-  if (duration === undefined || field === undefined || duration.unit === "date") return matchAll;
+  if (duration === undefined || field === undefined) return matchAll;
   const malformed = buildMalformedQuery(field, listsIgnored);
   const isNumber = isWideNumber(field) || isApproximateNumber(field);
   if (!field.indexed || malformed === undefined || !isNumber) return matchAll;

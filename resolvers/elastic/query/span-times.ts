@@ -134,12 +134,7 @@ function describeFieldProblem(field: IndexedField, unit: TimeUnit): string | und
 }
 
 /** The number of units of a duration in a millisecond. */
-export const durationUnitsPerMilli = {
-  ms: 1,
-  us: 1_000,
-  ns: 1_000_000,
-  date: undefined,
-} as const satisfies Readonly<Record<TimeUnit, number | undefined>>;
+export const durationUnitsPerMilli = { ms: 1, us: 1_000, ns: 1_000_000 } as const;
 
 /** Lower bounds of the buckets into which durations fall, in milliseconds. The last one is 99 days. */
 export const durationBuckets = Array.from({ length: 12 }, (_, power) => 8 ** power);
@@ -160,7 +155,7 @@ function buildEndQueryByStart(placed: PlacedForm<SpanForm>, start: TimeRule, { f
   const startsBefore = buildFieldBoundsQuery(placed, start, undefined, to);
   const { duration } = form;
   const field = duration && findField(group, duration.field);
-  if (duration === undefined || field === undefined || duration.unit === "date") return startsBefore;
+  if (duration === undefined || field === undefined) return startsBefore;
   const malformed = buildMalformedQuery(field, listsIgnored);
   const isSearchable = field.indexed && field.nested === undefined && malformed !== undefined;
   if (!isSearchable || !(isWideNumber(field) || isApproximateNumber(field))) return startsBefore;

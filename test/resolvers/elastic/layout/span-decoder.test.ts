@@ -527,3 +527,13 @@ test.each([
   expect(parse(form).spans).toHaveLength(1);
   expect(() => parse(form.replace(right, wrong))).toThrow("expected field or value");
 });
+
+test.each(["duration", "sum"])("parseSpanLayout: takes a %s in units, and none as a date", (name) => {
+  const parse = (unit: string) =>
+    parseSpanLayout(`name: mine
+traces: { documents: [{ holds: span, present: a, trace_id: t, span_id: s, parent: p, start: { field: x, unit: date }, end: { field: y, unit: date },
+    name: n, kind: [{ field: k }], status: [{ field: c }], service: v, span_attributes: { from: [{ prefix: a. }] }, resource_attributes: { from: [{ prefix: r. }] },
+    ${name}: { field: d, unit: ${unit} } }] }`);
+  for (const unit of ["ms", "us", "ns"]) expect(parse(unit).spans).toMatchObject([{ [name]: { unit } }]);
+  expect(() => parse("date")).toThrow(/unit/);
+});

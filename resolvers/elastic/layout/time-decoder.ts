@@ -32,9 +32,8 @@ const epochPattern = /^-?\d+(?:\.\d{1,6})?$/;
 
 /** Undefined if the value is no time. */
 function readTime(value: AttributeValue | undefined, unit: TimeUnit): Instant | undefined {
-  if (unit !== "date") return readNanos(value, nanosPerTimeUnit[unit]) as Instant | undefined;
-  if (typeof value === "number" || typeof value === "bigint")
-    return readNanos(value, nanosPerMilli) as Instant;
+  if (unit !== "date" || typeof value === "number" || typeof value === "bigint")
+    return readNanos(value, nanosPerTimeUnit[unit]) as Instant | undefined;
   const text = toText(value);
   if (text === undefined) return undefined;
   if (!epochPattern.test(text)) return parseInstant(text);

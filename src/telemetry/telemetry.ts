@@ -402,9 +402,9 @@ function createNewestGauge(registers: Registry[]): Telemetry["recordNewest"] {
 }
 
 const redactedText = "[redacted]";
-// In headers, which errors quote, in parameters of URLs, and signed tokens wherever they stand.
+// In headers, which errors quote, in parameters of URLs and forms whose name ends so, and signed tokens wherever they stand.
 const credentialPattern =
-  /(\b(?:bearer|basic|apikey)\s+|\b(?:token|api_key)=)[^\s&"'\\#,;]+|(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*/gi;
+  /(\b(?:bearer|basic|apikey)\s+|(?:token|secret|password|api[_-]?key)=)[^\s&"'\\#,;]+|(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*/gi;
 
 /** Replaces whatever looks like a token or credential in the text. */
 export function redactCredentials(text: string): string {

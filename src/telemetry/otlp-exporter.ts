@@ -33,7 +33,7 @@ interface ExporterOptions {
 /** The spans that wait for the collector, and the state of their sending. */
 interface ExportQueue extends Omit<ExporterOptions, "config" | "now"> {
   config: OtlpConfig | undefined;
-  waiting: FinishedSpan[];
+  readonly waiting: FinishedSpan[];
   timer: NodeJS.Timeout | undefined;
   sending: Promise<void> | undefined;
   /** Whether the collector took the last batch. */
@@ -65,7 +65,7 @@ export function createOtlpExporter({ config, now, log, exported }: ExporterOptio
     configure(next) {
       queue.config = next;
       queue.reached = true;
-      if (next === undefined) queue.waiting = [];
+      if (next === undefined) dropWaiting(queue);
     },
     async close(grace) {
       const limit = setTimeout(() => queue.closing.abort(), grace);
@@ -75,12 +75,16 @@ export function createOtlpExporter({ config, now, log, exported }: ExporterOptio
         await queue.sending;
       }
       clearTimeout(queue.timer);
-      if (queue.waiting.length > 0) exported("dropped", queue.waiting.length);
-      queue.waiting = [];
+      dropWaiting(queue);
       clearTimeout(limit);
       queue.config = undefined;
     },
   };
+}
+
+function dropWaiting({ waiting, exported }: ExportQueue): void {
+  const dropped = waiting.splice(0).length;
+  if (dropped > 0) exported("dropped", dropped);
 }
 
 function enqueue(queue: ExportQueue, span: FinishedSpan): void {

@@ -112,6 +112,18 @@ describe.concurrent("an exporter", () => {
     await collector.close();
   });
 
+  test("counts spans that wait when it is switched off as dropped", async ({ expect }) => {
+    const collector = await openScriptedSource((response) => sendJson(response, {}));
+    const { exporter, counts, end } = open(collector.url);
+    for (let n = 0; n < 3; n += 1) end();
+    exporter.configure(undefined);
+    expect(counts).toEqual({ sent: 0, dropped: 3 });
+    await exporter.close(1_000);
+    expect(counts).toEqual({ sent: 0, dropped: 3 });
+    expect(collector.requests).toEqual([]);
+    await collector.close();
+  });
+
   test("ignores an invalid trace context and starts a trace of its own", async ({ expect }) => {
     const collector = await openScriptedSource((response) => sendJson(response, {}));
     const { exporter, end } = open(collector.url);

@@ -19,7 +19,7 @@ export function createReportStore(backend: string, client: ElasticClient): Error
     async deliver({ index, layout }, reports, signal) {
       checkLayout(backend, layout);
       // Each time, since it may have been deleted: most servers would create it anew with fields of guessed types.
-      await ensureIndex(client, index, signal);
+      await ensureIndex(backend, client, index, signal);
       const documents = reports.flatMap(toDocuments);
       const results = await createDocuments(backend, client, index, documents, signal);
       return collectRefusals(backend, documents, results);
@@ -129,16 +129,20 @@ const resolveResponseSchema = z.object({
 });
 type TargetKind = "index" | "alias" | "data stream";
 
+/** Undefined if there is nothing of this name. @throws {BackendError} */
 async function findTargetKind(
+  backend: string,
   client: ElasticClient,
   index: string,
   signal: AbortSignal,
 ): Promise<TargetKind | undefined> {
   // With the star, the server answers an empty list instead of an error if there is nothing.
   const path = `/_resolve/index/${encodePattern(index)}*`;
-  const { indices, aliases, data_streams } = resolveResponseSchema.parse(
-    await client.sendJson({ method: "GET", path }, signal),
-  );
+  const answer = await client.sendJson({ method: "GET", path }, signal);
+  const { data, error: cause } = resolveResponseSchema.safeParse(answer);
+  if (data === undefined)
+    throw new BackendError(backend, "malformed", "the list of indices cannot be read", { cause });
+  const { indices, aliases, data_streams } = data;
   const isListed = (list: readonly { readonly name: string }[]) => list.some(({ name }) => name === index);
   if (isListed(data_streams)) return "data stream";
   if (isListed(aliases)) return "alias";
@@ -146,8 +150,13 @@ async function findTargetKind(
 }
 
 /** Creates the index if it does not exist; otherwise the server would guess the types of its fields. @throws {BackendError} */
-async function ensureIndex(client: ElasticClient, index: string, signal: AbortSignal): Promise<TargetKind> {
-  const kind = await findTargetKind(client, index, signal);
+async function ensureIndex(
+  backend: string,
+  client: ElasticClient,
+  index: string,
+  signal: AbortSignal,
+): Promise<TargetKind> {
+  const kind = await findTargetKind(backend, client, index, signal);
   if (kind !== undefined) return kind;
   const path = `/${encodePattern(index)}`;
   try {
@@ -155,7 +164,7 @@ async function ensureIndex(client: ElasticClient, index: string, signal: AbortSi
     return "index";
   } catch (error) {
     // Another instance may have been faster, or a template may require a data stream of this name.
-    const found = await findTargetKind(client, index, signal);
+    const found = await findTargetKind(backend, client, index, signal);
     if (found !== undefined) return found;
     try {
       await client.send({ method: "PUT", path: `/_data_stream${path}` }, signal);
@@ -270,7 +279,7 @@ async function proveWriting(
   signal: AbortSignal,
 ): Promise<PartInspection> {
   const limitations: string[] = [];
-  const kind = await ensureIndex(client, index, signal);
+  const kind = await ensureIndex(backend, client, index, signal);
   if (kind !== "index") {
     limitations.push(
       `${index} is ${kind === "alias" ? "an" : "a"} ${kind}: a report whose confirmation is lost just before a rollover is stored twice`,

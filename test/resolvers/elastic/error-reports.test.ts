@@ -12,12 +12,16 @@ afterEach(async () => {
   for (const fake of fakes.splice(0)) await fake.close();
 });
 
-/** A server without indices that answers `bulk` to a bulk request. */
-async function open(bulk: (response: ServerResponse, items: number) => void, place = "indices") {
+/** A server that has what is `listed`, by default no indices, and answers `bulk` to a bulk request. */
+async function open(
+  bulk: (response: ServerResponse, items: number) => void,
+  place = "indices",
+  listed: object = {},
+) {
   let made = false;
   const fake = await openScriptedSource((response, { method, url = "" }, body) => {
     if (url.startsWith("/_resolve/"))
-      return sendJson(response, made ? { [place]: [{ name: "reports" }] } : {});
+      return sendJson(response, made ? { [place]: [{ name: "reports" }] } : listed);
     if (url.includes("/_bulk")) return bulk(response, body.trim().split("\n").length / 2);
     if (method === "PUT") {
       if (url === "/reports" && place === "data_streams")
@@ -175,6 +179,15 @@ describe("error report store", () => {
   ])("rejects a response with %s", async (_, answer, status, failure) => {
     const { deliver } = await open((response) => sendJson(response, answer, status));
     await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure });
+  });
+
+  test("rejects a list of indices of another form", async () => {
+    const { deliver, inspect } = await open((response) => sendJson(response, items([201, 201])), "indices", {
+      indices: ["reports"],
+    });
+    const malformed = { name: "BackendError", failure: "malformed" };
+    await expect(deliver()).rejects.toMatchObject(malformed);
+    await expect(inspect()).rejects.toMatchObject(malformed);
   });
 
   test("creates a data stream when a template requires one", async () => {

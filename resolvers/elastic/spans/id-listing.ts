@@ -79,11 +79,11 @@ async function addPages<Form extends SpanForm | EventForm>(
   for (let after: unknown; ; ) {
     const composite = { size: pageSize, sources, ...(after === undefined ? {} : { after }) };
     const body = { track_total_hits: true, aggs: { ids: { composite } } };
-    const { total, aggregations } = await documents.aggregate(query, body, signal);
+    const { total, readAggregation } = await documents.aggregate(query, body, signal);
     if (total > maxListedDocuments) return false;
-    // Servers return no aggregations where no shard was searched.
-    if (aggregations.ids === undefined) return true;
-    const { buckets, after_key } = compositePageSchema.parse(aggregations.ids);
+    const page = readAggregation("ids", compositePageSchema.optional());
+    if (page === undefined) return true;
+    const { buckets, after_key } = page;
     spendIds(budget, buckets.length);
     for (const { key } of buckets) found.push(fields.map((_, index) => toText(key[`c${index}`])));
     if (after_key === undefined || buckets.length < pageSize) return true;

@@ -184,8 +184,8 @@ async function addListedParents(
     const parents = {
       terms: { ...terms, ...(lists === 1 ? {} : { include: { partition: list, num_partitions: lists } }) },
     };
-    const { aggregations } = await aggregateParents(search, condition, { parents }, signal);
-    const { buckets, doc_count_error_upper_bound: error } = parentTermsSchema.parse(aggregations.parents);
+    const { readAggregation } = await aggregateParents(search, condition, { parents }, signal);
+    const { buckets, doc_count_error_upper_bound: error } = readAggregation("parents", parentTermsSchema);
     if (buckets.length >= maxBuckets || error > 0) return false;
     addIds(
       search,
@@ -264,10 +264,10 @@ async function listParentsByStatement(
   };
   const aggs = groups.map((filter, index) => [`heap${index}`, { filter, aggs: { parents: { terms } } }]);
   const body = Object.fromEntries(aggs);
-  const { aggregations } = await aggregateParents(search, search.statements, body, signal);
+  const { readAggregation } = await aggregateParents(search, search.statements, body, signal);
   const ids = new Set<string>();
   for (const index of groups.keys()) {
-    const { buckets } = statementGroupSchema.parse(aggregations[`heap${index}`]).parents;
+    const { buckets } = readAggregation(`heap${index}`, statementGroupSchema).parents;
     // A bucket list shorter than `size` is complete.
     if (buckets.length >= size) return undefined;
     for (const { key } of buckets) ids.add(key);
@@ -297,12 +297,12 @@ async function listStatements(
     { terms: { field, size, min_doc_count: 1 } },
   ]);
   const body = { track_total_hits: true, aggs: Object.fromEntries(aggs) };
-  const [isUncertain, { total, aggregations }] = await Promise.all([
+  const [isUncertain, { total, readAggregation }] = await Promise.all([
     hasDocuments(documents, toQuery(search, uncertain), signal),
     documents.aggregate(toQuery(search, search.statements), body, signal),
   ]);
   if (isUncertain || total > maxCountedSpans) return undefined;
-  const lists = fields.map((_, index) => statementTermsSchema.parse(aggregations[`statements${index}`]));
+  const lists = fields.map((_, index) => readAggregation(`statements${index}`, statementTermsSchema));
   return readStatements(fields, lists, total);
 }
 

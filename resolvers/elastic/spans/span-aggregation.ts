@@ -256,10 +256,11 @@ async function countBlock(
   for (let after: unknown; ; ) {
     const body = buildPageBody(query, block, size, after);
     const answer = await aggregateUnlessRejected(documents, search, body, signal);
-    if (answer?.aggregations.groups === undefined) return undefined;
+    const page = answer?.readAggregation("groups", groupPageSchema.optional());
+    if (answer === undefined || page === undefined) return undefined;
     const isFirstPage = total === undefined;
     total ??= answer.total;
-    const { buckets, after_key } = groupPageSchema.parse(answer.aggregations.groups);
+    const { buckets, after_key } = page;
     if (isFirstPage && !hasSingleValues(answer, block)) return undefined;
     groups += buckets.length;
     if (groups > countMaxGroups(query, total, size) || !buckets.every(hasDurations)) return undefined;
@@ -277,7 +278,7 @@ async function countBlock(
   return counted;
 }
 
-const cardinalitySchema = z.object({ value: numberSchema });
+const cardinalitySchema = z.object({ value: numberSchema }).catch({ value: 0 });
 
 /**
  * Whether the block surely has so many groups that its documents have to be read: statements may hold literal values. Asked
@@ -325,9 +326,7 @@ async function estimateGroups(
   const body = { track_total_hits: true, aggs: Object.fromEntries(entries) };
   const answer = await aggregateUnlessRejected(documents, search, body, signal);
   if (answer === undefined) return undefined;
-  const estimates = entries.map(
-    ([name]) => cardinalitySchema.safeParse(answer.aggregations[name]).data?.value ?? 0,
-  );
+  const estimates = entries.map(([name]) => answer.readAggregation(name, cardinalitySchema).value);
   return { least: Math.max(...estimates) * (1 - cardinalityError), total: answer.total };
 }
 
@@ -400,9 +399,9 @@ function listFilteredFields(form: SpanForm, side: AggregationBlock["side"]): rea
 }
 
 /** Whether these fields have one value in each document. */
-function hasSingleValues({ aggregations }: AggregationResult, { form, side }: AggregationBlock): boolean {
+function hasSingleValues({ readAggregation }: AggregationResult, { form, side }: AggregationBlock): boolean {
   return listFilteredFields(form, side).every((_, index) => {
-    const { doc_count, values } = singleValueSchema.parse(aggregations[`single${index}`]);
+    const { doc_count, values } = readAggregation(`single${index}`, singleValueSchema);
     return doc_count === values.value;
   });
 }

@@ -301,7 +301,8 @@ export interface AggregationResult {
   /** Matching documents; 0 where the request does not track them. */
   readonly total: number;
   readonly hits: readonly { readonly sort: readonly unknown[] }[];
-  readonly aggregations: Readonly<Record<string, unknown>>;
+  /** Parses an aggregation. Servers leave all out where no shard was searched. @throws {BackendError} It is malformed. */
+  readonly readAggregation: <T>(name: string, schema: z.ZodType<T>) => T;
 }
 
 const aggregationSchema = z.object({
@@ -329,7 +330,7 @@ const countedSchema = z.object({
 
 function listCountedIndices(
   backend: string,
-  aggregations: AggregationResult["aggregations"],
+  aggregations: Readonly<Record<string, unknown>>,
 ): readonly string[] {
   const { data, error } = countedSchema.safeParse(aggregations);
   if (data === undefined)
@@ -372,5 +373,14 @@ export async function aggregate<Form extends SpanForm | EventForm>(
   if (shards > known || (shards < known && shards !== accepted)) throw new PlanOutdatedError();
   if (view?.reportIndex !== undefined)
     listCountedIndices(backend, data.aggregations).forEach(view.reportIndex);
-  return { total: total?.value ?? 0, hits: data.hits.hits, aggregations: data.aggregations };
+  return {
+    total: total?.value ?? 0,
+    hits: data.hits.hits,
+    readAggregation(name, schema) {
+      const found = schema.safeParse(data.aggregations[name]);
+      if (found.success) return found.data;
+      const { error: cause } = found;
+      throw new BackendError(backend, "malformed", `the aggregation ${name} cannot be read`, { cause });
+    },
+  };
 }

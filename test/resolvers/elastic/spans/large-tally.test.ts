@@ -91,6 +91,17 @@ test.each(["request", "event"] as const)("counts few groups of very many spans: 
   expect(counts).toContain(spansPerBlock);
 });
 
+test.each([{ groups: { buckets: [{ key: {} }] } }, { groups: { buckets: "many" } }])(
+  "refuses groups of another form as an answer of the source",
+  async (aggregations) => {
+    await expect(tallyOver("request", () => ({ total: spansPerBlock, aggregations }))).rejects.toMatchObject({
+      name: "BackendError",
+      failure: "malformed",
+      message: expect.stringContaining("the aggregation groups"),
+    });
+  },
+);
+
 test.each([
   { has: "a part of the range", ofPart: 60_000, looks: 1 },
   { has: "only all of the range", ofPart: 1_000, looks: 2 },

@@ -7,7 +7,7 @@ import type { ElasticClient } from "../client/client.ts";
 import { allOf, anyOf, buildIndicesQuery, isRemote, matchAll, not, type Query } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import { adviseOnCopies } from "../mapping/index-copies.ts";
-import { listKeptStreams } from "../mapping/index-patterns.ts";
+import { explainIneffectiveExclusions } from "../mapping/index-patterns.ts";
 import { type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
 import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
 import { createNumberColumn } from "../query/time-field.ts";
@@ -91,7 +91,7 @@ function inspectIndices({ source, metadata, findings }: InspectionContext): void
     problems.push(`no open index matches ${source.index}`);
   }
   problems.push(...listUnreachableProblems(source.index, metadata));
-  limitations.push(...listKeptStreams(source.index, metadata.indices));
+  limitations.push(...explainIneffectiveExclusions(source.index, metadata.indices));
   if (metadata.copies.size > 0) {
     const advice = adviseOnCopies(source.index, metadata.copies, metadata.indices);
     const indices = [...metadata.copies.keys()];

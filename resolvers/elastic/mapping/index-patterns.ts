@@ -13,8 +13,8 @@ export function isNameInPattern(index: string, name: string): boolean {
 /** The name of a data stream's backing index; the first group is the data stream. */
 const backingIndexPattern = /^\.ds-(.+?)(?:-\d{4}\.\d{2}\.\d{2})?-\d{6}$/;
 
-/** Problems for `readout check`: data streams that a pattern names as exclusions without effect (see `insertStar`). */
-export function listKeptStreams(index: string, indices: Iterable<string>): readonly string[] {
+/** Limitations for `readout check`: data streams that a pattern excludes without a star, which has no effect (see `nameAlone`). */
+export function explainIneffectiveExclusions(index: string, indices: Iterable<string>): readonly string[] {
   const streams = new Set([...indices].map((name) => backingIndexPattern.exec(name)?.[1] ?? name));
   const named = index.split(",").flatMap((part) => (part.startsWith("-") ? [part.slice(1)] : []));
   return named

@@ -52,7 +52,7 @@ export function* parseMappings(bytes: Buffer): Steps<Readonly<Record<string, unk
     }
     indices.push([index, Object.fromEntries(members)]);
   }
-  if (skipSpace(bytes, cursor.at) !== bytes.length) failRead(cursor);
+  if (skipSpace(bytes, cursor.at) !== bytes.length) failMalformed(cursor);
   return Object.fromEntries(indices);
 }
 
@@ -101,7 +101,7 @@ function readKey(cursor: Cursor, isFirst: boolean): string | undefined {
   if (!isFirst) expectByte(cursor, comma);
   const start = skipSpace(bytes, cursor.at);
   const end = findStringEnd(bytes, start);
-  if (bytes[start] !== quote || end > bytes.length) failRead(cursor);
+  if (bytes[start] !== quote || end > bytes.length) failMalformed(cursor);
   cursor.at = end;
   expectByte(cursor, colon);
   return String(parseJson(bytes.toString("utf8", start, end)));
@@ -112,17 +112,17 @@ function takeValue(cursor: Cursor): Buffer {
   const { bytes } = cursor;
   const start = skipSpace(bytes, cursor.at);
   const end = findValueEnd(bytes, start);
-  if (end > bytes.length) failRead(cursor);
+  if (end > bytes.length) failMalformed(cursor);
   cursor.at = end;
   return bytes.subarray(start, end);
 }
 
 function expectByte(cursor: Cursor, byte: number): void {
   const at = skipSpace(cursor.bytes, cursor.at);
-  if (cursor.bytes[at] !== byte) failRead(cursor);
+  if (cursor.bytes[at] !== byte) failMalformed(cursor);
   cursor.at = at + 1;
 }
 
-function failRead({ at }: Cursor): never {
+function failMalformed({ at }: Cursor): never {
   throw new SyntaxError(`no mappings at byte ${at}`);
 }

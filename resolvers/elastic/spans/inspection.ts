@@ -22,7 +22,7 @@ import { describeMisspelt, type PlacedForm, type PlacedForms, placeForms } from 
 import { decodeSpan } from "../layout/span-decoder.ts";
 import { type EventForm, listTimes, type SpanForm } from "../layout/span-layout.ts";
 import { adviseOnCopies } from "../mapping/index-copies.ts";
-import { isNameInPattern, listKeptStreams } from "../mapping/index-patterns.ts";
+import { explainIneffectiveExclusions, isNameInPattern } from "../mapping/index-patterns.ts";
 import { findField, type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
 import { buildCertainlyMissingQuery } from "../query/span-lower-bounds.ts";
 import { buildTimeSort, describeTimeProblem, findLossyTime } from "../query/span-times.ts";
@@ -95,7 +95,7 @@ function reportIndices(
   } else if (metadata.indices.size === 0) problems.push(`no open index matches ${index}`);
   else if (spans.length === 0) problems.push(`no index of ${index} holds spans of a known layout`);
   problems.push(...listUnreachableProblems(index, metadata));
-  limitations.push(...listKeptStreams(index, metadata.indices));
+  limitations.push(...explainIneffectiveExclusions(index, metadata.indices));
   if (metadata.copies.size > 0) {
     const advice = adviseOnCopies(index, metadata.copies, metadata.indices);
     const indices = [...metadata.copies.keys()];

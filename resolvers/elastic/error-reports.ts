@@ -17,7 +17,8 @@ const supportedLayouts: readonly string[] = ["auto", "otel"];
 export function createReportStore(backend: string, client: ElasticClient): ErrorReportStore {
   return {
     async deliver({ index, layout }, reports, signal) {
-      checkLayout(backend, layout);
+      const fault = findLayoutFault(layout);
+      if (fault !== undefined) throw new BackendError(backend, "rejected", fault);
       // Each time, since it may have been deleted: most servers would create it anew with fields of guessed types.
       await ensureIndex(backend, client, index, signal);
       const documents = reports.flatMap(toDocuments);
@@ -27,13 +28,9 @@ export function createReportStore(backend: string, client: ElasticClient): Error
   };
 }
 
-function checkLayout(backend: string, layout: string): void {
-  if (supportedLayouts.includes(layout)) return;
-  throw new BackendError(
-    backend,
-    "rejected",
-    `reports cannot be written in the layout ${layout}, only in otel`,
-  );
+function findLayoutFault(layout: string): string | undefined {
+  if (supportedLayouts.includes(layout)) return undefined;
+  return `reports are written in the layout otel, not in ${layout}`;
 }
 
 // ---- Documents ----------------------------------------------------------------------------------------------
@@ -257,9 +254,8 @@ export async function inspectReports(
   client: ElasticClient,
   signal: AbortSignal,
 ): Promise<PartInspection> {
-  if (!supportedLayouts.includes(layout)) {
-    return createFailedInspection(`reports are written in the layout otel, not in ${layout}`);
-  }
+  const fault = findLayoutFault(layout);
+  if (fault !== undefined) return createFailedInspection(fault);
   try {
     return await proveWriting(backend, index, client, signal);
   } catch (error) {

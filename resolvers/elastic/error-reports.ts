@@ -8,6 +8,12 @@ import type { Span, SpanEvent } from "../../src/core/rows.ts";
 import { printInstantToMilli } from "../../src/core/time.ts";
 import type { ErrorReportStore, ErrorReportTarget } from "../../src/store/error-reports.ts";
 import type { PartInspection } from "../../src/store/inspection.ts";
+import {
+  type BulkResult,
+  bulkResultSchema,
+  createBulkError,
+  formatBulkResult,
+} from "./client/bulk-result.ts";
 import type { ElasticClient } from "./client/client.ts";
 import { encodePattern } from "./client/query-dsl.ts";
 
@@ -172,17 +178,7 @@ async function ensureIndex(
   }
 }
 
-const bulkResponseSchema = z.object({
-  items: z.array(
-    z.object({
-      create: z.object({
-        status: z.int(),
-        error: z.object({ type: z.string(), reason: z.string().nullish() }).optional(),
-      }),
-    }),
-  ),
-});
-type CreateResult = z.infer<typeof bulkResponseSchema>["items"][number]["create"];
+const bulkResponseSchema = z.object({ items: z.array(z.object({ create: bulkResultSchema })) });
 
 async function createDocuments(
   backend: string,
@@ -190,7 +186,7 @@ async function createDocuments(
   index: string,
   documents: readonly ReportDocument[],
   signal: AbortSignal,
-): Promise<readonly CreateResult[]> {
+): Promise<readonly BulkResult[]> {
   const lines = documents.flatMap(({ id, body }) => [
     JSON.stringify({ create: { _id: id } }),
     JSON.stringify(body),
@@ -223,21 +219,18 @@ const indexFaults: ReadonlySet<string | undefined> = new Set([
 function collectRefusals(
   backend: string,
   documents: readonly ReportDocument[],
-  results: readonly CreateResult[],
+  results: readonly BulkResult[],
 ): ReadonlyMap<string, string> {
   const refusals = new Map<string, string>();
-  for (const [{ report }, { status, error }] of zip(documents, results)) {
+  for (const [{ report }, result] of zip(documents, results)) {
+    const { status, error } = result;
     // 409: the document exists already, from a delivery whose confirmation was lost.
     if (status < 300 || status === 409) continue;
-    const reason = `status ${status}: ${error?.type}: ${error?.reason}`;
     // Other errors of status 400 may be those of the index, which somebody may mend: it is closed, or its alias has no index
     // to write to, or its pipeline is missing.
-    if (status !== 400 || !documentFaults.has(error?.type)) {
-      const failure =
-        status === 429 || status === 503 ? "overloaded" : status === 403 ? "denied" : "rejected";
-      throw new BackendError(backend, failure, `a report was not written: ${reason}`, { status });
-    }
-    if (!refusals.has(report)) refusals.set(report, reason);
+    if (status !== 400 || !documentFaults.has(error?.type))
+      throw createBulkError(backend, "a report was not written", result);
+    if (!refusals.has(report)) refusals.set(report, formatBulkResult(result));
   }
   return refusals;
 }
@@ -282,11 +275,10 @@ async function proveWriting(
     );
   }
   const misfit = { report: "", id: "readout-check", body: [] };
-  const { status, error } = requireFirst(await createDocuments(backend, client, index, [misfit], signal));
-  const reason = `status ${status}: ${error?.type}: ${error?.reason}`;
+  const result = requireFirst(await createDocuments(backend, client, index, [misfit], signal));
   const problems =
-    status === 400 && !indexFaults.has(error?.type)
+    result.status === 400 && !indexFaults.has(result.error?.type)
       ? []
-      : [`reports cannot be written to ${index}: ${reason}`];
+      : [`reports cannot be written to ${index}: ${formatBulkResult(result)}`];
   return { found: [`${kind} ${index}, writable`], limitations, problems };
 }

@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { BackendError, isRejection } from "../../../src/core/errors.ts";
 import type { ListedDocument, NewDocument, RollupStore, StoredDocument } from "../../../src/store/rollups.ts";
+import { bulkResultSchema, createBulkError } from "../client/bulk-result.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { encodePattern } from "../client/query-dsl.ts";
 
@@ -151,14 +152,10 @@ async function* listDocuments(
 
 // ---- Writing --------------------------------------------------------------------------------------------------
 
-const resultSchema = z.object({
-  status: z.int(),
-  error: z.object({ type: z.string(), reason: z.string().nullish() }).optional(),
-});
 const bulkResponseSchema = z.object({
   items: z.array(
     z
-      .object({ create: resultSchema, index: resultSchema, delete: resultSchema })
+      .object({ create: bulkResultSchema, index: bulkResultSchema, delete: bulkResultSchema })
       .partial()
       .transform((item) => item.create ?? item.index ?? item.delete),
   ),
@@ -206,11 +203,10 @@ async function writePart(
   if (data?.items.length !== actions.length)
     throw new BackendError(backend, "malformed", `${path}: not one result for each action`, { cause });
   return data.items.map((item) => {
-    const { status, error } = item ?? { status: 0, error: undefined };
+    const result = item ?? { status: 0 };
+    const { status } = result;
     if ((status >= 200 && status < 300) || accepted.includes(status)) return status;
-    const failure = status === 429 || status === 503 ? "overloaded" : status === 403 ? "denied" : "rejected";
-    const message = `a rollup was not written: status ${status}: ${error?.type}: ${error?.reason}`;
-    throw new BackendError(backend, failure, message, { status });
+    throw createBulkError(backend, "a rollup was not written", result);
   });
 }
 

@@ -227,6 +227,11 @@ describe("error report store", () => {
     expect(document).toBe("[]");
   });
 
+  test("inspection reports a server that takes any body, without an error that it does not give", async () => {
+    const { inspect } = await open((response) => sendJson(response, items([201])));
+    expect((await inspect()).problems).toEqual(["reports cannot be written to reports: status 201"]);
+  });
+
   test("inspection reports a user who may not write", async () => {
     const { inspect } = await open((response) => sendJson(response, items([403])));
     expect((await inspect()).problems).toEqual([

@@ -1,7 +1,7 @@
 // Indices that hold the documents of another one once more: shrunk, cloned, restored and mounted copies. OpenSearch's policies
 // leave the index that they shrink; Elasticsearch's lifecycles delete it in the end. OpenSearch's settings name the original,
 // those of Elasticsearch do not, so that there the name of the copy tells.
-import { isJsonObject, type JsonObject } from "../../../src/core/json/lossless-json.ts";
+import { type JsonObject, readObject } from "../../../src/core/json/lossless-json.ts";
 
 /** Copies whose original is here too, with its name. `settings` are those below `index`, by the name of each index. */
 export function findCopies(settings: ReadonlyMap<string, JsonObject>): ReadonlyMap<string, string> {
@@ -46,11 +46,4 @@ export function adviseOnCopies(
     return "let the pattern end in ,-*_shrunken";
   const [first] = copies.keys();
   return `take them out of the pattern (${pattern},-${first})`;
-}
-
-function readObject(from: JsonObject, ...keys: readonly string[]): JsonObject {
-  return keys.reduce<JsonObject>((object, key) => {
-    const value = object[key];
-    return isJsonObject(value) ? value : {};
-  }, from);
 }

@@ -2,7 +2,7 @@
 // indices of a data stream, form one group, so that a filter is compiled once for all of them.
 import { z } from "zod";
 import type { Steps } from "../../../src/core/async/turns.ts";
-import { isJsonObject, type JsonObject } from "../../../src/core/json/lossless-json.ts";
+import { isJsonObject, type JsonObject, readObject } from "../../../src/core/json/lossless-json.ts";
 import { findCopies } from "./index-copies.ts";
 import { isGlobMatch, isNameInPattern } from "./index-patterns.ts";
 import { type FieldDefaults, isDateType, readFields } from "./indexed-field.ts";
@@ -43,7 +43,7 @@ const fieldsPerStep = 2_000;
 /** Reads the response of `GET /<pattern>`. Mappings that are the same object are compared and read once. @throws {ZodError} */
 export function* readIndexMetadata(
   response: Readonly<Record<string, unknown>>,
-  pattern = "*",
+  pattern: string,
 ): Steps<IndexMetadata> {
   const identify = createIdentifier();
   let fieldsInStep = 0;
@@ -134,21 +134,21 @@ function createGroup(
 }
 
 function readTraits(mappings: JsonObject, settings: JsonObject): IndexTraits {
-  const mapping = toObject(settings.mapping);
+  const mapping = readObject(settings, "mapping");
   const unset = settings.mode === "logsdb" ? logsdbDefaults : undefined;
   const dropsBeyondLimit =
-    toObject(mapping.total_fields).ignore_dynamic_beyond_limit ?? unset?.dropsBeyondLimit;
+    readObject(mapping, "total_fields").ignore_dynamic_beyond_limit ?? unset?.dropsBeyondLimit;
   return {
     defaults: {
       ignoreMalformed: String(mapping.ignore_malformed ?? unset?.ignoreMalformed) === "true",
       ignoreAbove: Number(mapping.ignore_above ?? unset?.ignoreAbove ?? Number.POSITIVE_INFINITY),
       // An analyzer of one of these names replaces the default of every text field.
       standardAnalyzer: !/"(?:default|default_search|standard)":/.test(
-        JSON.stringify(toObject(settings.analysis)),
+        JSON.stringify(readObject(settings, "analysis")),
       ),
     },
     createdSince715:
-      Number(toObject(settings.version).created ?? settings["version.created"] ?? 0) >= version715,
+      Number(readObject(settings, "version").created ?? settings["version.created"] ?? 0) >= version715,
     dropsBeyondLimit: String(dropsBeyondLimit) === "true",
     sourceMode: readSourceMode(mappings, settings),
     dynamic: readDynamic(mappings, settings),
@@ -160,22 +160,23 @@ function readTraits(mappings: JsonObject, settings: JsonObject): IndexTraits {
  * is not enabled, in an archive of an older version, and where long names are dropped.
  */
 function readDynamic(mappings: JsonObject, settings: JsonObject): string {
-  const { field_name_length } = toObject(settings.mapping);
-  const dropsNames = String(toObject(field_name_length).ignore_dynamic_beyond_limit) === "true";
-  const isArchive = toObject(mappings._meta).legacy_mappings !== undefined;
-  const isOff = String(mappings.enabled) === "false" || String(toObject(settings.mapper).dynamic) === "false";
+  const nameLength = readObject(settings, "mapping", "field_name_length");
+  const dropsNames = String(nameLength.ignore_dynamic_beyond_limit) === "true";
+  const isArchive = readObject(mappings, "_meta").legacy_mappings !== undefined;
+  const isOff =
+    String(mappings.enabled) === "false" || String(readObject(settings, "mapper").dynamic) === "false";
   return dropsNames || isArchive || isOff ? "false" : String(mappings.dynamic ?? "true");
 }
 
 function readSourceMode(mappings: JsonObject, settings: JsonObject): IndexGroup["sourceMode"] {
-  const own = toObject(mappings._source);
+  const own = readObject(mappings, "_source");
   if (own.enabled === false || own.includes !== undefined || own.excludes !== undefined) return "cut";
   const isRebuilt = settings.mode === "logsdb" || settings.mode === "time_series";
-  const { mode: configured } = toObject(toObject(settings.mapping).source);
+  const { mode: configured } = readObject(settings, "mapping", "source");
   const mode = String(own.mode ?? configured ?? (isRebuilt ? "synthetic" : "stored")).toLowerCase();
   if (mode === "disabled") return "cut";
   // OpenSearch calls it a derived source.
-  const isDerived = String(toObject(settings.derived_source).enabled) === "true";
+  const isDerived = String(readObject(settings, "derived_source").enabled) === "true";
   return mode === "synthetic" || isDerived ? "synthetic" : "whole";
 }
 
@@ -213,8 +214,4 @@ function isOnlyRouted(
     return false;
   // Date math (`<logs-{now/d}>`) is not evaluated here: it may match any alias.
   return routed.some(([alias]) => parts.some((part) => part.startsWith("<") || isGlobMatch(part, alias)));
-}
-
-function toObject(value: unknown): JsonObject {
-  return isJsonObject(value) ? value : {};
 }

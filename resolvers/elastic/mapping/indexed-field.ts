@@ -1,5 +1,5 @@
 // Reads the fields of a mapping: for each name, how it is indexed and where the index may differ from the documents.
-import { isJsonObject, type JsonObject } from "../../../src/core/json/lossless-json.ts";
+import { isJsonObject, type JsonObject, readObject } from "../../../src/core/json/lossless-json.ts";
 
 /** How one name is indexed. Names are joined by dots, as in the index. */
 export interface IndexedField {
@@ -72,7 +72,7 @@ export function readFields(mappings: JsonObject, defaults: FieldDefaults): Reado
     enabled: mappings.enabled !== false,
     flat: String(mappings.subobjects) === "false",
   });
-  addRuntimeFields(reader, mappings.runtime);
+  addRuntimeFields(reader, mappings);
   for (const name of reader.copyTargets) {
     const field = reader.fields.get(name);
     if (field !== undefined) reader.fields.set(name, { ...field, hasExtraValues: true });
@@ -143,7 +143,7 @@ function readProperty(
     enabled: parent.enabled && value.enabled !== false,
     flat: parent.flat || type === "passthrough" || String(value.subobjects) === "false",
   });
-  for (const [sub, subValue] of Object.entries(isJsonObject(value.fields) ? value.fields : {})) {
+  for (const [sub, subValue] of Object.entries(readObject(value, "fields"))) {
     if (!isJsonObject(subValue)) continue;
     const subName = `${name}.${sub}`;
     fields.set(subName, {
@@ -180,7 +180,7 @@ function readField(
     flattenedRoot: undefined,
     partial: false,
     dynamic: value.dynamic === undefined ? undefined : String(value.dynamic),
-    multiFields: isJsonObject(value.fields) ? Object.keys(value.fields).map((sub) => `${name}.${sub}`) : [],
+    multiFields: Object.keys(readObject(value, "fields")).map((sub) => `${name}.${sub}`),
   };
 }
 
@@ -188,8 +188,8 @@ function readField(
  * A runtime field shadows the indexed field of its name for every search. Each search computes its values, by a script or as
  * another type, so a document may have a value at the name that no search finds.
  */
-function addRuntimeFields({ fields, defaults }: FieldReader, runtime: unknown): void {
-  for (const [name, value] of Object.entries(isJsonObject(runtime) ? runtime : {})) {
+function addRuntimeFields({ fields, defaults }: FieldReader, mappings: JsonObject): void {
+  for (const [name, value] of Object.entries(readObject(mappings, "runtime"))) {
     for (const key of [...fields.keys()]) if (key === name || key.startsWith(`${name}.`)) fields.delete(key);
     if (!isJsonObject(value)) continue;
     const field = readField(name, String(value.type), value, { nested: undefined, enabled: false }, defaults);

@@ -31,6 +31,14 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !isRawJSON(value);
 }
 
+/** The object at a path of keys; an empty one where there is none. */
+export function readObject(from: JsonObject, ...keys: readonly string[]): JsonObject {
+  return keys.reduce<JsonObject>((object, key) => {
+    const value = object[key];
+    return isJsonObject(value) ? value : {};
+  }, from);
+}
+
 /** The text of a scalar, a number as it is spelled; undefined for null, arrays and objects. */
 export function formatScalar(value: unknown): string | undefined {
   if (typeof value === "string") return value;

@@ -3,6 +3,6 @@ import { readIndexMetadata as readInSteps } from "#resolvers/elastic/mapping/ind
 import type { IndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
 import { runSteps } from "#src/core/async/turns.ts";
 
-export function readIndexMetadata(response: unknown, pattern?: string): IndexMetadata {
+export function readIndexMetadata(response: unknown, pattern = "*"): IndexMetadata {
   return runSteps(readInSteps(response as Readonly<Record<string, unknown>>, pattern));
 }

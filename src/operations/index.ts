@@ -12,11 +12,11 @@ import { names, typeAndTags } from "./metrics/names.ts";
 import { timeseries } from "./metrics/timeseries.ts";
 import { savedVisual, savedVisualCsv } from "./metrics/visuals.ts";
 import { createEndpoint, type Endpoint } from "./runtime/operation.ts";
-import { auth, viewer, visualSite } from "./token-check.ts";
 import { actionEdges, actions, siteEdges, slowEventActions, slowEvents } from "./traces/analytics.ts";
 import { deployStats } from "./traces/deploys.ts";
 import { errorTraces, performanceTraces } from "./traces/listings.ts";
 import { errorTrace, locator, performanceTrace, trace } from "./traces/trace.ts";
+import { auth, viewer, visualSite } from "./viewer.ts";
 
 export const operations: readonly Endpoint[] = [
   createEndpoint(lines, [tail, ndjson, csv]),

@@ -1,4 +1,4 @@
-// Lookups that read no store.
+// Who asks: the token's user, its sites, and the site of a visual; no store is read.
 import * as z from "zod";
 import { NotFound } from "../core/errors.ts";
 import type { Context, Operation } from "./runtime/operation.ts";

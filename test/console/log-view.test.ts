@@ -1,10 +1,10 @@
 // What stands around the log lines: a histogram of exactly the counts, fields as queries spell them, and saved searches.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { printLines } from "#src/console/logs/export-menu.js";
 import { chooseListedFields, collectBodyFields, listFieldTexts } from "#src/console/logs/field-paths.js";
 import { buildColumns, type Counts, convertToTimes, severityOrder } from "#src/console/logs/histogram.js";
 import { readSaved, writeSaved } from "#src/console/logs/saved-queries.js";
-import { printLines } from "#src/console/logs/take-out.js";
 import { printPath, printTerm, readPath } from "#src/console/search/query.js";
 import { severities } from "#src/core/rows.ts";
 import { matches } from "#src/log-query/matches.ts";

@@ -16,6 +16,7 @@ import { suggestFields, suggestValues } from "../search/completion.js";
 import { addTerm, readPath } from "../search/query.js";
 import { createQueryBox } from "../search/query-box.js";
 import { listSoughtTexts } from "../search/tokens.js";
+import { createExportMenu } from "./export-menu.js";
 import { createValueCounter } from "./field-list.js";
 import { collectBodyFields, lineFields } from "./field-paths.js";
 import { severityOrder } from "./histogram.js";
@@ -27,7 +28,6 @@ import { formatLineKey } from "./log-line.js";
 import { buildPageRequest, startSearch, writeCount } from "./log-search.js";
 import { createSavedMenu } from "./saved-queries.js";
 import { showSourceChips } from "./source-chips.js";
-import { createTakeOutMenu } from "./take-out.js";
 
 /** @typedef {import("../base/address.js").StateOf<"logs">} State */
 /** @typedef {import("./log-line.js").Line} Line */
@@ -40,7 +40,7 @@ import { createTakeOutMenu } from "./take-out.js";
  *   readonly change: (part: Partial<State>) => void, readonly narrow: (term: string) => void, readonly keep: Shell["keep"],
  *   readonly query: ReturnType<typeof createQueryBox>, readonly sources: HTMLElement,
  *   readonly range: ReturnType<typeof createRangePicker>, readonly order: HTMLSelectElement, readonly live: HTMLElement,
- *   readonly share: ReturnType<typeof createShareBar>, readonly takeOut: ReturnType<typeof createTakeOutMenu>,
+ *   readonly share: ReturnType<typeof createShareBar>, readonly exportMenu: ReturnType<typeof createExportMenu>,
  *   readonly statusLine: HTMLElement, readonly histogram: HTMLElement, readonly fields: HTMLElement, readonly head: HTMLElement,
  *   readonly list: import("./line-list.js").LineList, readonly foot: HTMLElement, state: State | undefined, search: Search | undefined,
  * }} LogsView
@@ -93,7 +93,7 @@ export function createLogsView({ go, keep }) {
     order,
     live,
     share: createShareBar(),
-    takeOut: createTakeOutMenu(),
+    exportMenu: createExportMenu(),
     narrow: (term) => change({ query: addTerm(query.read(), term) }),
     statusLine: createElement("p", { class: "status-line", role: "status" }),
     histogram: createElement("section", {
@@ -123,7 +123,7 @@ export function createLogsView({ go, keep }) {
 
 /** What stands below the form. @param {LogsView} view */
 function createParts(view) {
-  const { share, takeOut, statusLine, histogram, fields, head, list, foot } = view;
+  const { share, exportMenu, statusLine, histogram, fields, head, list, foot } = view;
   const isWide = matchMedia("(min-width: 900px)").matches;
   const panel = createElement(
     "details",
@@ -132,7 +132,7 @@ function createParts(view) {
     fields,
   );
   const saved = createSavedMenu(() => printAddress("logs", view.state));
-  const tools = createElement("div", { class: "tools" }, saved, takeOut.root, share.root);
+  const tools = createElement("div", { class: "tools" }, saved, exportMenu.root, share.root);
   return [
     createElement("div", { class: "bar" }, statusLine, tools),
     histogram,
@@ -169,7 +169,7 @@ async function showLogs(view, now, signal, site, place) {
   list.clear();
   replaceChildren(statusLine);
   const hasSources = site.sources.length > 0;
-  for (const one of [share.root, view.takeOut.root]) one.hidden = !hasSources;
+  for (const one of [share.root, view.exportMenu.root]) one.hidden = !hasSources;
   if (!hasSources) {
     view.histogram.hidden = true;
     view.head.hidden = true;
@@ -180,7 +180,7 @@ async function showLogs(view, now, signal, site, place) {
   }
   const search = createSearch(view, now, signal, isLive, chosen.length === 0 ? site.sources : chosen);
   view.search = search;
-  view.takeOut.write({
+  view.exportMenu.write({
     lines: () => search.lines,
     request: buildPost("logs/lines", buildPageRequest(search, null)),
   });

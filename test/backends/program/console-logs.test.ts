@@ -257,10 +257,10 @@ test("a line beyond the first of its millisecond stands among the lines around i
   expect(await around.locator(".line-message").allTextContents()).toEqual(["line 3", "line 4", "line 5"]);
 });
 
-test("all lines of the range are taken out as a file", async () => {
+test("all lines of the range are exported as a file", async () => {
   await open(address({ query: "severity=error" }));
   const { total } = await count({ query: "severity=error" });
-  await page.getByText("Take out").click();
+  await page.getByText("Export", { exact: true }).click();
   const [download] = await Promise.all([
     page.waitForEvent("download"),
     page.getByRole("button", { name: "All lines as NDJSON" }).click(),
@@ -300,7 +300,7 @@ test("a search is saved also where the address names none, and by no empty name"
   await expect.poll(() => page.locator(".menu[open]").count()).toBe(0);
 });
 
-test("lines that have come live are taken out, too", async () => {
+test("lines that have come live are exported, too", async () => {
   await page.route("**/api/v2/logs/lines", (route) => {
     if (route.request().headers().accept !== "text/event-stream")
       return route.fulfill({ json: [createLine(2), createLine(1)] });
@@ -311,7 +311,7 @@ test("lines that have come live are taken out, too", async () => {
   });
   await open("#/logs?live=1");
   await page.locator(".line-item").nth(4).waitFor();
-  await page.getByText("Take out").click();
+  await page.getByText("Export", { exact: true }).click();
   await page.getByRole("button", { name: "Copy the loaded lines" }).click();
   await page.getByText("5 copied").waitFor();
   const rows = (await page.evaluate(() => navigator.clipboard.readText())).split("\n");
@@ -346,7 +346,7 @@ test("menus open within a narrow screen", async () => {
     box !== null && box.x >= 0 && box.width > 100 && box.x + box.width <= 390;
   await open(address());
   await page.locator(".line-item").first().waitFor();
-  for (const menu of ["Saved", "Take out"]) {
+  for (const menu of ["Saved", "Export"]) {
     await page.getByText(menu, { exact: true }).click();
     expect(isWithin(await page.locator(".menu[open] .menu-body").boundingBox())).toBe(true);
     await page.keyboard.press("Escape");

@@ -1,11 +1,11 @@
-// Log lines taken out of the page: what is loaded to the clipboard, or all of the range as a file that the API writes.
+// Exports log lines: what is loaded to the clipboard, or all of the range as a file that the API writes.
 import { isAborted, requestBlob } from "../base/api.js";
 import { copyText } from "../base/controls.js";
 import { createButton, createElement } from "../base/dom.js";
 
 /** @typedef {import("./log-line.js").Line} Line */
 /**
- * What there is to take: the lines in the list, and the request for all of them.
+ * What there is to export: the lines in the list, and the request for all of them.
  * @typedef {{ readonly lines: () => readonly Line[], readonly request: import("../base/share.js").Request }} Source
  */
 
@@ -16,7 +16,7 @@ const formats = {
 };
 
 /** A menu; `write` tells it what there is. */
-export function createTakeOutMenu() {
+export function createExportMenu() {
   /** @type {Source | undefined} */
   let source;
   const statusLine = createElement("p", { class: "muted", role: "status" });
@@ -35,14 +35,15 @@ export function createTakeOutMenu() {
         saveFile(blob, `lines.${ending}`);
         statusLine.textContent = "";
       } catch (error) {
-        if (!isAborted(error)) statusLine.textContent = error instanceof Error ? error.message : "";
+        if (!isAborted(error))
+          statusLine.textContent = error instanceof Error ? error.message : String(error);
       }
     }),
   );
   const root = createElement(
     "details",
     { class: "menu" },
-    createElement("summary", { class: "button" }, "Take out"),
+    createElement("summary", { class: "button" }, "Export"),
     createElement("div", { class: "menu-body" }, copy, files, statusLine),
   );
   return {

@@ -1,8 +1,8 @@
 // How long the text of a value is, without writing it.
 
 /**
- * Whether the JSON text of a value of JSON has more characters than `limit`, by a count that leaves escapes out. Reads no more
- * values than the limit has characters, however many there are.
+ * Whether the JSON text of a value of JSON has more characters than `limit`, by a count that leaves escapes out and has a comma
+ * after each item of a list or object, the last one too. Reads no more values than the limit has characters, however many there are.
  */
 export function isLongerThan(value: unknown, limit: number): boolean {
   return countRest(value, limit) < 0;

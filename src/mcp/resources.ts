@@ -4,7 +4,7 @@ import { listBodyPaths } from "./body-paths.ts";
 import type { Args } from "./tool-arguments.ts";
 import { cutComputedRows, readAnswer, readPage, type ToolPage, type ToolSession } from "./tool-call.ts";
 
-interface AgentResource {
+interface ResourceListing {
   readonly uri: string;
   readonly name: string;
   readonly description: string;
@@ -13,12 +13,12 @@ interface AgentResource {
 
 /** A resource with what answers a page of it. */
 interface ReadableResource {
-  readonly description: AgentResource;
+  readonly listing: ResourceListing;
   readonly read: (paging: Args, session: ToolSession) => Promise<string>;
 }
 
-export function listResources(sites: readonly Site[]): AgentResource[] {
-  return listReadable(sites).map(({ description }) => description);
+export function listResources(sites: readonly Site[]): ResourceListing[] {
+  return listReadable(sites).map(({ listing }) => listing);
 }
 
 /**
@@ -27,7 +27,7 @@ export function listResources(sites: readonly Site[]): AgentResource[] {
  */
 export async function readResource(uri: string, session: ToolSession): Promise<string | undefined> {
   const [base = "", query = ""] = uri.split("?", 2);
-  const resource = listReadable(session.sites).find(({ description }) => description.uri === base);
+  const resource = listReadable(session.sites).find(({ listing }) => listing.uri === base);
   const cursor = new URLSearchParams(query).get("cursor");
   return await resource?.read({ per_page: 1_000, ...(cursor !== null && { cursor }) }, session);
 }
@@ -36,7 +36,7 @@ const sitesUri = "readout://sites";
 
 function listReadable(sites: readonly Site[]): ReadableResource[] {
   const all: ReadableResource = {
-    description: describeResource(sitesUri, "Sites", "The sites that the token may see."),
+    listing: createListing(sitesUri, "Sites", "The sites that the token may see."),
     read: async (paging, session) => printPage(sitesUri, await readPage("get_applications", paging, session)),
   };
   const own = sites.flatMap(({ id, logs, metrics }) => {
@@ -49,32 +49,28 @@ function listReadable(sites: readonly Site[]): ReadableResource[] {
   return [all, ...own];
 }
 
-function describeResource(uri: string, name: string, description: string): AgentResource {
+function createListing(uri: string, name: string, description: string): ResourceListing {
   return { uri, name, description, mimeType: "application/json" };
 }
 
 function listLogResources(base: string, site_id: string, source_ids: readonly string[]): ReadableResource[] {
-  const sources = describeResource(`${base}/sources`, `Log sources of ${site_id}`, "Their ids.");
+  const sources = createListing(`${base}/sources`, `Log sources of ${site_id}`, "Their ids.");
   const description = "The paths of json in its newest lines.";
-  const fields = describeResource(`${base}/log-fields`, `Log fields of ${site_id}`, description);
+  const fields = createListing(`${base}/log-fields`, `Log fields of ${site_id}`, description);
   return [
-    { description: sources, read: async () => printPage(sources.uri, { rows: source_ids }) },
+    { listing: sources, read: async () => printPage(sources.uri, { rows: source_ids }) },
     {
-      description: fields,
+      listing: fields,
       read: (paging, session) => readLogFields(fields.uri, { site_id, source_ids }, paging, session),
     },
   ];
 }
 
 function createMetricsResource(base: string, site_id: string): ReadableResource {
-  const description = describeResource(
-    `${base}/metrics`,
-    `Metrics of ${site_id}`,
-    "The names of its metrics.",
-  );
+  const listing = createListing(`${base}/metrics`, `Metrics of ${site_id}`, "The names of its metrics.");
   const read: ReadableResource["read"] = async (paging, session) =>
-    printPage(description.uri, await readPage("get_metric_names", { site_id, ...paging }, session));
-  return { description, read };
+    printPage(listing.uri, await readPage("get_metric_names", { site_id, ...paging }, session));
+  return { listing, read };
 }
 
 function printPage(uri: string, page: Partial<ToolPage>, note?: string): string {

@@ -145,7 +145,7 @@ function startRequestLog(
     finish: async (status, isCut, failure) => {
       const duration = performance.now() - started;
       // Now: an answer that is broken off ends the connection as well.
-      const left = isCut && gone.aborted;
+      const hasLeft = isCut && gone.aborted;
       if (audit !== undefined) {
         const entry = { ...describeOutcome(fields, status), request: id, ms: Math.round(duration) };
         const recorded = audit.record({ ...entry, cut: isCut || undefined }, isToken);
@@ -162,8 +162,8 @@ function startRequestLog(
         route,
         user,
         status,
-        cut: isCut,
-        left,
+        isCut,
+        hasLeft,
         isTail,
         duration,
         error,

@@ -37,7 +37,7 @@ interface ExportQueue extends Omit<ExporterOptions, "config" | "now"> {
   timer: NodeJS.Timeout | undefined;
   sending: Promise<void> | undefined;
   /** Whether the collector took the last batch. */
-  reached: boolean;
+  isReached: boolean;
   readonly instance: string;
   readonly closing: AbortController;
 }
@@ -50,7 +50,7 @@ export function createOtlpExporter({ config, now, log, exported }: ExporterOptio
     waiting: [],
     timer: undefined,
     sending: undefined,
-    reached: true,
+    isReached: true,
     instance: randomUUID(),
     closing: new AbortController(),
   };
@@ -64,7 +64,7 @@ export function createOtlpExporter({ config, now, log, exported }: ExporterOptio
       queue.config === undefined ? undefined : startServerSpan(tracing, traceparent, tracestate),
     configure(next) {
       queue.config = next;
-      queue.reached = true;
+      queue.isReached = true;
       if (next === undefined) dropWaiting(queue);
     },
     async close(grace) {
@@ -122,12 +122,12 @@ async function sendAll(queue: ExportQueue): Promise<void> {
     if (dropped > 0) queue.exported("dropped", dropped);
     if (problem !== undefined) {
       // Logged once, and not for each batch.
-      if (queue.reached) queue.log({ level: "warn", message: "traces cannot be sent", reason: problem });
-      queue.reached = false;
+      if (queue.isReached) queue.log({ level: "warn", message: "traces cannot be sent", reason: problem });
+      queue.isReached = false;
       return;
     }
-    if (!queue.reached) queue.log({ level: "info", message: "traces are sent again" });
-    queue.reached = true;
+    if (!queue.isReached) queue.log({ level: "info", message: "traces are sent again" });
+    queue.isReached = true;
   }
 }
 

@@ -16,9 +16,9 @@ interface FinishedRequest {
   /** Such as `logs.lines`; `none` where no route matches. */
   readonly operation: string;
   readonly status: number;
-  /** The client has not received all of the answer: it `left`, or the answer was broken off after its first byte. */
-  readonly cut: boolean;
-  readonly left: boolean;
+  /** The client has not received all of the answer: it has left (`hasLeft`), or the answer was broken off after its first byte. */
+  readonly isCut: boolean;
+  readonly hasLeft: boolean;
   /** It lasts as long as its client wants. */
   readonly isTail: boolean;
   readonly duration: Millis;
@@ -204,19 +204,19 @@ function createRequestTelemetry(
 }
 
 /** How the answer ended before its end; undefined where it did not. */
-function nameBreak({ cut, left }: FinishedRequest): "left" | "cut" | undefined {
-  if (left) return "left";
-  return cut ? "cut" : undefined;
+function nameBreak({ isCut, hasLeft }: FinishedRequest): "left" | "cut" | undefined {
+  if (hasLeft) return "left";
+  return isCut ? "cut" : undefined;
 }
 
 function logFinishedRequest(logger: Logger, request: FinishedRequest) {
-  const { id, operation, status, cut, left, duration, user, error, missing = [] } = request;
+  const { id, operation, status, isCut, hasLeft, duration, user, error, missing = [] } = request;
   const fields = {
     request: id,
     operation,
     status,
-    cut: cut || undefined,
-    left: left || undefined,
+    cut: isCut || undefined,
+    left: hasLeft || undefined,
     missing: missing.length === 0 ? undefined : missing,
     ms: roundToTenth(duration),
     user,

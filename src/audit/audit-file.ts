@@ -6,7 +6,7 @@ import { type FileHandle, lstat, mkdir, open, rename, rm } from "node:fs/promise
 import { basename, dirname, join } from "node:path";
 import type { AuditConfig } from "../config/edge-settings.ts";
 import { formatErrorCode, isFileMissing } from "../core/errors.ts";
-import { checkMayMake } from "../core/file-rights.ts";
+import { requireCreatableFile } from "../core/file-rights.ts";
 import { type Millis, second } from "../core/time.ts";
 import type { AuditSink } from "./audit-log.ts";
 
@@ -241,7 +241,7 @@ export async function findAuditFileFault(path: string): Promise<string | undefin
       const handle = await openOwn(name, flags).catch((error: unknown) => {
         if (!isFileMissing(error)) throw error;
       });
-      if (handle === undefined) await checkMayMake(name);
+      if (handle === undefined) await requireCreatableFile(name);
       await handle?.close();
     }
     return undefined;

@@ -6,7 +6,7 @@ import { realpath } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { formatErrorCode } from "../core/errors.ts";
-import { checkMayMake } from "../core/file-rights.ts";
+import { requireCreatableFile } from "../core/file-rights.ts";
 
 export interface SpoolLock {
   readonly release: () => void;
@@ -40,7 +40,7 @@ export function resolveSpoolPath(path: string): string {
 /** Why the spool and the files beside it cannot be written; undefined where they can. Makes nothing. */
 export async function findSpoolFault(path: string): Promise<string | undefined> {
   try {
-    await checkMayMake(await realpath(path).catch(() => path));
+    await requireCreatableFile(await realpath(path).catch(() => path));
     return undefined;
   } catch (error) {
     return `its folder cannot be written${formatErrorCode(error)}: all reports are dropped`;

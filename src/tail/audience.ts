@@ -40,7 +40,7 @@ export interface QueryAudience {
   /** Of the listener that came first. */
   readonly account: string;
   /** When the last poll of the whole lateness window began, and when that of any range did. */
-  complete: Instant;
+  lastWhole: Instant;
   last: Instant;
   isAlone: boolean;
   /** It is not read with others before this. */
@@ -70,7 +70,7 @@ export function createAudience(options: {
     newest: 0,
     seen: createRecentIds(seenLimit),
     account,
-    complete: began,
+    lastWhole: began,
     last: began,
     isAlone: true,
     aloneUntil: began,
@@ -106,17 +106,17 @@ export function settleOutcome(audience: QueryAudience, error?: unknown): void {
 export function closeRange(
   audience: QueryAudience,
   begun: Instant,
-  isComplete: boolean,
+  isWholeWindow: boolean,
   lateness: bigint,
 ): void {
   audience.last = later(audience.last, begun);
   settleOutcome(audience);
-  if (isComplete) {
-    audience.complete = later(audience.complete, begun);
-    audience.seen.forget((audience.complete - lateness) as Instant);
+  if (isWholeWindow) {
+    audience.lastWhole = later(audience.lastWhole, begun);
+    audience.seen.forget((audience.lastWhole - lateness) as Instant);
   }
   for (const listener of audience.listeners.keys())
-    listener.onClosed((audience.complete - lateness) as Instant);
+    listener.onClosed((audience.lastWhole - lateness) as Instant);
 }
 
 /** Matches what any listener follows; all lines where there are too many queries. */

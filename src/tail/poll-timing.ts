@@ -9,6 +9,6 @@ export function computeRetryDelay(failures: number): Millis {
 }
 
 /** The pause after a poll that took so long. */
-export function computePollPause(spent: Millis): Millis {
-  return Math.max(pollInterval - spent, pollInterval / 5);
+export function computePollPause(duration: Millis): Millis {
+  return Math.max(pollInterval - duration, pollInterval / 5);
 }

@@ -9,11 +9,9 @@
 // itself. So whoever joins also gets what others were given before, when it is read again.
 //
 // A query that is slow at the source must not hold up the others. So each is read alone until it has been answered about as fast
-// as they are. Where a poll of several fails, or is much slower than before, one of them is read alone; if the source answers that
-// as usual, it may be one of the others, and each is read alone until it has been answered. A source that is down is asked for one
-// query only.
+// as they are, and again where they may be slow or fail because of it (`slow-queries.ts`).
 import { createPause, runInTurnsOf, takeSteps } from "../core/async/turns.ts";
-import { BackendError, LimitReached, Unprocessable } from "../core/errors.ts";
+import { Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import {
   earlier,
@@ -21,7 +19,6 @@ import {
   type Instant,
   later,
   type Millis,
-  minute,
   nanosPerMilli,
   type TimeRange,
 } from "../core/time.ts";
@@ -35,21 +32,26 @@ import {
   createAudience,
   digestFilter,
   type Listener,
-  maxSeparateQueries,
   type QueryAudience,
   settleOutcome,
 } from "./audience.ts";
-import { computePollPause, computeRetryDelay, pollInterval } from "./poll-timing.ts";
+import { computePollPause, computeRetryDelay } from "./poll-timing.ts";
 import { type LineSource, logFailure, readLines, sharedAccount } from "./read-lines.ts";
 import { createRecentIds, type RecentIds } from "./recent-ids.ts";
+import {
+  createPollHistory,
+  findSlowness,
+  isCausedByOne,
+  isDown,
+  isMuchSlower,
+  isReadAsSeveral,
+  type Poll,
+  type PollHistory,
+  settleDoubt,
+} from "./slow-queries.ts";
 
 /** How far each poll reads back at least. */
 const recentWindow: Millis = 10_000;
-/**
- * Queries that have failed together twice within so long are read alone for as long. Why they are slow together is looked for once
- * within it: a source that is slow itself must not be asked for more.
- */
-const separationTime: Millis = 5 * minute;
 
 export interface Poller {
   /** Delivers lines that become visible from now on, and maybe some that the listener knows. */
@@ -89,13 +91,8 @@ interface PollerState {
   /** Resolves when the batches read so far have been delivered. */
   delivering: Promise<void>;
   /** Stops the polls of several queries; undefined while nobody listens. */
-  leaving: AbortController | undefined;
-  /** How long the last poll of several queries took, but for those that were much slower than that. */
-  spent: Millis;
-  /** How many of these there have been since. */
-  slowPolls: number;
-  /** When queries that failed or were slow together were last told apart. */
-  separated: Instant | undefined;
+  pollingTogether: AbortController | undefined;
+  readonly history: PollHistory;
 }
 
 export function createPoller(options: PollerOptions): Poller {
@@ -105,10 +102,8 @@ export function createPoller(options: PollerOptions): Poller {
     joined: 0,
     matched: createRecentIds(options.seenLimit),
     delivering: Promise.resolve(),
-    leaving: undefined,
-    spent: 0,
-    slowPolls: 0,
-    separated: undefined,
+    pollingTogether: undefined,
+    history: createPollHistory(),
   };
   return {
     listen: (listener, account) => addListener(state, listener, account),
@@ -136,9 +131,9 @@ function addAudience(state: PollerState, key: string, { filter }: Listener, acco
   const { now, seenLimit } = state.options;
   const audience = createAudience({ key, filter, account, began: now(), seenLimit });
   state.audiences.set(key, audience);
-  if (state.leaving === undefined) {
-    state.leaving = new AbortController();
-    const { signal } = state.leaving;
+  if (state.pollingTogether === undefined) {
+    state.pollingTogether = new AbortController();
+    const { signal } = state.pollingTogether;
     void runInTurnsOf(sharedAccount, () => pollTogether(state, signal));
   }
   startPollAlone(state, audience);
@@ -150,8 +145,8 @@ function removeAudience(state: PollerState, { key, left }: QueryAudience): void 
   state.audiences.delete(key);
   left.abort(new Error("no listeners left"));
   if (state.audiences.size > 0) return;
-  state.leaving?.abort(new Error("no listeners left"));
-  state.leaving = undefined;
+  state.pollingTogether?.abort(new Error("no listeners left"));
+  state.pollingTogether = undefined;
 }
 
 /** Polls for one query until it may be read with others. */
@@ -166,10 +161,10 @@ async function pollAlone(state: PollerState, audience: QueryAudience): Promise<v
   while (audience.isAlone && !signal.aborted) {
     try {
       const endTurn = await takeTurn(state, audience);
-      const { begun, spent } = await pollOnce(state, [audience], signal).finally(endTurn);
+      const { begun, duration } = await pollOnce(state, [audience], signal).finally(endTurn);
       failures = 0;
-      if (begun >= audience.aloneUntil) joinOthers(state, audience, begun, spent);
-      if (audience.isAlone) await pause(computePollPause(spent), signal);
+      if (begun >= audience.aloneUntil) joinOthers(state, audience, { begun, duration });
+      if (audience.isAlone) await pause(computePollPause(duration), signal);
     } catch (error) {
       if (signal.aborted) return;
       await pauseAfterFailure(state, [audience], error, failures, signal);
@@ -191,16 +186,13 @@ async function takeTurn({ options }: PollerState, { account, left }: QueryAudien
 }
 
 /** Where its poll took about as long as that of the others. If these are much slower, it is one of them that is. */
-function joinOthers(state: PollerState, audience: QueryAudience, begun: Instant, spent: Millis): void {
+function joinOthers(state: PollerState, audience: QueryAudience, { begun, duration }: Poll): void {
+  const { history } = state;
   const together = listTogether(state);
-  if (together.length === 0) state.spent = spent;
-  if (isMuchSlower(spent, state.spent)) return;
-  if (isMuchSlower(state.spent, spent)) separateAudiences(state, together, begun);
+  if (together.length === 0) history.usualDuration = duration;
+  if (isMuchSlower(duration, history.usualDuration)) return;
+  if (isMuchSlower(history.usualDuration, duration)) separateAudiences(state, together, begun);
   else audience.isAlone = false;
-}
-
-function isMuchSlower(spent: Millis, other: Millis): boolean {
-  return spent > Math.max(pollInterval, 2 * other);
 }
 
 function listTogether({ audiences }: PollerState): readonly QueryAudience[] {
@@ -209,6 +201,7 @@ function listTogether({ audiences }: PollerState): readonly QueryAudience[] {
 
 /** Polls for all queries that are not read alone. */
 async function pollTogether(state: PollerState, signal: AbortSignal): Promise<void> {
+  const { history } = state;
   const { pause } = state.options;
   let failures = 0;
   // How long a poll took that one of the queries may have held up: without end, where it has failed.
@@ -220,12 +213,14 @@ async function pollTogether(state: PollerState, signal: AbortSignal): Promise<vo
     const probed = doubted === undefined ? together : together.slice(failures % together.length).slice(0, 1);
     try {
       const poll = await pollOnce(state, probed, signal);
-      doubted =
-        doubted === undefined
-          ? findSlowness(state, together, poll)
-          : settleDoubt(state, doubted, { together, probed }, poll);
+      if (doubted === undefined) doubted = findSlowness(history, together, poll);
+      else {
+        const separation = settleDoubt(history, doubted, { together, probed }, poll);
+        separateAudiences(state, separation.audiences, separation.aloneUntil);
+        doubted = separation.doubted;
+      }
       failures = 0;
-      await pause(computePollPause(poll.spent), signal);
+      await pause(computePollPause(poll.duration), signal);
     } catch (error) {
       if (signal.aborted) return;
       if (isCausedByOne(error, together)) doubted = Number.POSITIVE_INFINITY;
@@ -233,69 +228,6 @@ async function pollTogether(state: PollerState, signal: AbortSignal): Promise<vo
       failures += 1;
     }
   }
-}
-
-/** Whether the source may fail for one of the queries alone. A limit of our own is no failure of the source. */
-function isCausedByOne(error: unknown, together: readonly QueryAudience[]): boolean {
-  if (!(error instanceof BackendError) || error instanceof LimitReached) return false;
-  return !isDown(error) && isReadAsSeveral(together);
-}
-
-function isReadAsSeveral({ length }: readonly QueryAudience[]): boolean {
-  return length > 1 && length <= maxSeparateQueries;
-}
-
-function isDown(error: unknown): boolean {
-  return error instanceof BackendError && ["unreachable", "denied"].includes(error.failure);
-}
-
-/**
- * Returns how long the poll of all took if one of them may have held it up: where it is the second in a row that is much slower than
- * before. One of the whole lateness window may take longer.
- */
-function findSlowness(
-  state: PollerState,
-  together: readonly QueryAudience[],
-  { begun, spent }: Poll,
-): Millis | undefined {
-  const isSlow = isMuchSlower(spent, state.spent) && isReadAsSeveral(together) && !isSeparated(state, begun);
-  if (!isSlow) state.spent = spent;
-  state.slowPolls = isSlow ? state.slowPolls + 1 : 0;
-  return state.slowPolls > 1 ? spent : undefined;
-}
-
-function isSeparated({ separated }: PollerState, at: Instant): boolean {
-  return separated !== undefined && at - separated < fromMillis(separationTime);
-}
-
-/**
- * One of the queries was read alone, since it is in doubt which of them held up the poll of all, for as long as `doubted`. Returns the
- * doubt that is left.
- */
-function settleDoubt(
-  state: PollerState,
-  doubted: Millis,
-  { together, probed }: Readonly<Record<"together" | "probed", readonly QueryAudience[]>>,
-  { begun, spent }: Poll,
-): Millis | undefined {
-  const isRepeated = isSeparated(state, begun);
-  state.slowPolls = 0;
-  if (isMuchSlower(doubted, spent)) {
-    const others = together.filter((audience) => !probed.includes(audience));
-    // What fails together again and again is kept apart for longer.
-    const isLong = isRepeated && doubted === Number.POSITIVE_INFINITY;
-    separateAudiences(state, others, isLong ? ((begun + fromMillis(separationTime)) as Instant) : begun);
-    state.separated = begun;
-    return undefined;
-  }
-  // A second one that is as slow alone as all are together: the source is slow for each.
-  if (isRepeated) {
-    state.spent = spent;
-    return undefined;
-  }
-  separateAudiences(state, probed, begun);
-  state.separated = begun;
-  return doubted;
 }
 
 /** Reads each alone, until then at least. */
@@ -312,12 +244,6 @@ function separateAudiences(
   }
 }
 
-/** When a poll began, and how long it took. */
-interface Poll {
-  readonly begun: Instant;
-  readonly spent: Millis;
-}
-
 /** Polls the range that may have new lines for these queries: the lateness window from time to time, else the recent part of it. */
 async function pollOnce(
   state: PollerState,
@@ -328,19 +254,19 @@ async function pollOnce(
   const lateness = fromMillis(state.options.lateness);
   // A clock that is put back must not move the lower bound.
   const begun = audiences.reduce((at, { last }) => later(at, last), now());
-  const complete = audiences.reduce((at, audience) => earlier(at, audience.complete), begun);
+  const lastWhole = audiences.reduce((at, audience) => earlier(at, audience.lastWhole), begun);
   const last = audiences.reduce((at, audience) => earlier(at, audience.last), begun);
-  const isComplete = begun - complete >= lateness / 4n;
-  const oldest = (complete - lateness) as Instant;
+  const isWholeWindow = begun - lastWhole >= lateness / 4n;
+  const oldest = (lastWhole - lateness) as Instant;
   const recent = (last - fromMillis(recentWindow)) as Instant;
-  const from = isComplete ? oldest : later(recent, oldest);
+  const from = isWholeWindow ? oldest : later(recent, oldest);
   if (audiences.length > 0) await readForAudiences(state, audiences, { from, to: begun }, signal);
   // All may have been refused.
   signal.throwIfAborted();
-  if (isComplete) state.matched.forget((begun - lateness) as Instant);
-  for (const audience of audiences) closeRange(audience, begun, isComplete, lateness);
+  if (isWholeWindow) state.matched.forget((begun - lateness) as Instant);
+  for (const audience of audiences) closeRange(audience, begun, isWholeWindow, lateness);
   // Below 0 while the clock has been put back.
-  return { begun, spent: Math.max(0, Number((now() - begun) / nanosPerMilli)) };
+  return { begun, duration: Math.max(0, Number((now() - begun) / nanosPerMilli)) };
 }
 
 async function pauseAfterFailure(
@@ -440,7 +366,7 @@ async function deliverLines(state: PollerState, batch: readonly LogLine[]): Prom
     if (matchedFor < joined) opened.push({ line, body: openBody(line.json), matchedFor });
   }
   if (opened.length === 0) return;
-  const delivery = { lines: opened, joined, signal: state.leaving?.signal };
+  const delivery = { lines: opened, joined, signal: state.pollingTogether?.signal };
   const audiences = [...state.audiences.values()].sort((a, b) => a.comparisons - b.comparisons);
   for (const audience of audiences) await deliverToAudience(state, audience, delivery);
   for (const { line } of opened)
@@ -463,7 +389,7 @@ async function deliverToAudience(
     const found = matches(line, body);
     const isOwn = typeof found === "boolean" ? found : await takeSteps(found, signal);
     // What is read for another query, which has failed for long, may be older than what is remembered of this one.
-    const isOpen = line.time >= audience.complete - lateness;
+    const isOpen = line.time >= audience.lastWhole - lateness;
     if (isOwn && isOpen) own.push({ line, seen: noteSeen(state, audience, line, joined) });
     const paused = pause();
     if (paused !== undefined) await paused;

@@ -3,7 +3,6 @@
 import type { Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import {
-  floorToMilli,
   fromMillis,
   type Instant,
   lastMilli,
@@ -21,7 +20,7 @@ export type TailEnd =
 
 /** `point` is the first instant that is still open. */
 export function encodeEventId(point: Instant): string {
-  return Buffer.from(String(toMillis(floorToMilli(point)) - 1)).toString("base64url");
+  return Buffer.from(String(toMillis(point) - 1)).toString("base64url");
 }
 
 /** The first instant that was open. @throws {Unprocessable} `invalid_request` for what is no id of ours */

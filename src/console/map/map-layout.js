@@ -4,8 +4,8 @@
 /** @typedef {{ readonly upstream: readonly Edge[], readonly downstream: readonly Edge[], readonly internal: readonly Edge[] }} SiteEdges */
 /** @typedef {"upstream" | "downstream" | "internal"} Side */
 /**
- * Places are the middle of a node, in pixels from the upper left corner.
- * @typedef {{ readonly id: string, readonly name: string, readonly side: Side | "site", readonly x: number, readonly y: number }} PlacedNode
+ * Places are the middle of a node, in pixels from the upper left corner. The site itself has no edge.
+ * @typedef {{ readonly name: string, readonly side: Side | "site", readonly edge?: Edge, readonly x: number, readonly y: number }} PlacedNode
  */
 /** From the right of one node to the left of the other. @typedef {{ readonly side: Side, readonly edge: Edge, readonly from: Point, readonly to: Point }} PlacedEdge */
 /** @typedef {{ readonly x: number, readonly y: number }} Point */
@@ -30,10 +30,9 @@ export function layOutMap({ Graph, layout }, site, edges) {
   const graph = new Graph();
   graph.setGraph({ rankdir: "LR", nodesep: 14, ranksep: 90, marginx: 8, marginy: 8 });
   graph.setDefaultEdgeLabel(() => ({}));
-  const all = listEdges(edges);
+  const all = listEdges(edges).map(({ side, edge }) => ({ side, edge, id: `${side} ${edge.service}` }));
   graph.setNode("site", { ...nodeSize });
-  for (const { side, edge } of all) {
-    const id = `${side} ${edge.service}`;
+  for (const { side, id } of all) {
     graph.setNode(id, { ...nodeSize });
     if (side === "upstream") graph.setEdge(id, "site");
     else graph.setEdge("site", id);
@@ -42,17 +41,17 @@ export function layOutMap({ Graph, layout }, site, edges) {
   const { width = 0, height = 0 } = graph.graph();
   const place = (/** @type {string} */ id) => {
     const { x, y } = graph.node(id);
-    return { id, x, y };
+    return { x, y };
   };
   return {
     width,
     height,
     nodes: [
       { ...place("site"), name: site, side: "site" },
-      ...all.map(({ side, edge }) => ({ ...place(`${side} ${edge.service}`), name: edge.service, side })),
+      ...all.map(({ side, edge, id }) => ({ ...place(id), name: edge.service, side, edge })),
     ],
-    edges: all.map(({ side, edge }) => {
-      const other = place(`${side} ${edge.service}`);
+    edges: all.map(({ side, edge, id }) => {
+      const other = place(id);
       const [caller, callee] = side === "upstream" ? [other, place("site")] : [place("site"), other];
       const half = nodeSize.width / 2;
       return {

@@ -81,45 +81,67 @@ export function createServiceMapView({ go }) {
 function drawMap(site, edges) {
   const { width, height, nodes, edges: placed } = layOutMap({ Graph, layout }, site, edges);
   const most = Math.max(...placed.map(({ edge }) => edge.count));
-  const lines = placed.map(({ side, edge, from, to }) => {
-    const middle = (from.x + to.x) / 2;
-    const line = createSvg("path", {
+  const drawing = createSvg(
+    "svg",
+    {
+      width,
+      height,
+      viewBox: `0 0 ${width} ${height}`,
+      role: "img",
+      "aria-label": "Service map; the table has the same figures",
+    },
+    createSvg("defs", {}, createArrow()),
+    ...placed.map((one) => createMapEdge(one, most)),
+    ...nodes.map(createMapNode),
+  );
+  return createElement(
+    "div",
+    { class: "scroll map-drawing", tabindex: 0, role: "region", "aria-label": "Map" },
+    drawing,
+  );
+}
+
+/** @param {import("./map-layout.js").PlacedEdge} placed @param {number} most calls of any edge */
+function createMapEdge({ side, edge, from, to }, most) {
+  const middle = (from.x + to.x) / 2;
+  return createSvg(
+    "path",
+    {
       class: edge.error_count > 0 ? "map-edge failed" : "map-edge",
       d: `M${from.x} ${from.y}C${middle} ${from.y} ${middle} ${to.y} ${to.x} ${to.y}`,
       "stroke-width": (1 + 4 * (Math.log1p(edge.count) / Math.log1p(most))).toFixed(1),
       "marker-end": "url(#arrow)",
-    });
-    line.append(
-      createSvg("title", {}, `${printVisible(edge.service)} ${sides[side]}: ${describeEdge(edge)}`),
-    );
-    return line;
-  });
-  const boxes = nodes.map(({ name, side, x, y }) => {
-    const full = printVisible(name);
-    const short = full.length > maxNameLength ? `${full.slice(0, maxNameLength - 1)}…` : full;
-    const edge = placed.find((one) => one.side === side && one.edge.service === name)?.edge;
-    const label = edge === undefined ? "" : `${formatNumber(edge.count)} · ${formatDuration(edge.mean)}`;
-    const text = createSvg(
-      "text",
-      { x: nodeSize.width / 2, y: label === "" ? 22 : 15 },
-      short.toWellFormed(),
-    );
-    const group = createSvg(
-      "g",
-      {
-        class: "map-node",
-        "data-side": side,
-        transform: `translate(${x - nodeSize.width / 2} ${y - nodeSize.height / 2})`,
-      },
-      createSvg("title", {}, full),
-      createSvg("rect", { ...nodeSize, rx: 5 }),
-      text,
-    );
-    if (label !== "")
-      group.append(createSvg("text", { class: "map-label", x: nodeSize.width / 2, y: 29 }, label));
-    return group;
-  });
-  const arrow = createSvg(
+    },
+    createSvg("title", {}, `${printVisible(edge.service)} ${sides[side]}: ${describeEdge(edge)}`),
+  );
+}
+
+/** @param {import("./map-layout.js").PlacedNode} node */
+function createMapNode({ name, side, edge, x, y }) {
+  const full = printVisible(name);
+  const short = full.length > maxNameLength ? `${full.slice(0, maxNameLength - 1)}…` : full;
+  const middle = nodeSize.width / 2;
+  const group = createSvg(
+    "g",
+    {
+      class: "map-node",
+      "data-side": side,
+      transform: `translate(${x - middle} ${y - nodeSize.height / 2})`,
+    },
+    createSvg("title", {}, full),
+    createSvg("rect", { ...nodeSize, rx: 5 }),
+    createSvg("text", { x: middle, y: edge === undefined ? 22 : 15 }, short.toWellFormed()),
+  );
+  if (edge !== undefined) {
+    const label = `${formatNumber(edge.count)} · ${formatDuration(edge.mean)}`;
+    group.append(createSvg("text", { class: "map-label", x: middle, y: 29 }, label));
+  }
+  return group;
+}
+
+/** The head of each edge. */
+function createArrow() {
+  return createSvg(
     "marker",
     {
       id: "arrow",
@@ -132,24 +154,6 @@ function drawMap(site, edges) {
       orient: "auto",
     },
     createSvg("path", { class: "map-arrow", d: "M0 0L8 4L0 8z" }),
-  );
-  const drawing = createSvg(
-    "svg",
-    {
-      width,
-      height,
-      viewBox: `0 0 ${width} ${height}`,
-      role: "img",
-      "aria-label": "Service map; the table has the same figures",
-    },
-    createSvg("defs", {}, arrow),
-    ...lines,
-    ...boxes,
-  );
-  return createElement(
-    "div",
-    { class: "scroll map-drawing", tabindex: 0, role: "region", "aria-label": "Map" },
-    drawing,
   );
 }
 

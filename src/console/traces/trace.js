@@ -103,7 +103,8 @@ async function showTrace(view, now, signal, site) {
   try {
     /** @type {readonly Span[]} */
     const found = await requestJson(buildPost("tracing/trace", request), signal);
-    if (found.length === 0) {
+    const [first] = found;
+    if (first === undefined) {
       replaceChildren(
         spans,
         createEmptyState(
@@ -114,11 +115,11 @@ async function showTrace(view, now, signal, site) {
       );
       return;
     }
-    showSpans(view, found, now, site, signal);
+    showSpans(view, first, found, now, site, signal);
     if (site.sources.length === 0) return;
     const lines = createElement("div");
     replaceChildren(logs, createElement("h2", {}, "Log lines"), lines);
-    await showTraceLogs(lines, found, printTraceTerms(found[0]?.trace_id ?? now.id), { site, signal });
+    await showTraceLogs(lines, found, printTraceTerms(first.trace_id), { site, signal });
   } catch (error) {
     if (!isAborted(error))
       replaceChildren(
@@ -130,12 +131,13 @@ async function showTrace(view, now, signal, site) {
 
 /**
  * @param {TraceView} view
- * @param {readonly Span[]} found
+ * @param {Span} first
+ * @param {readonly Span[]} found with the first
  * @param {State} now
  * @param {Site} site
  * @param {AbortSignal} signal
  */
-function showSpans(view, found, now, site, signal) {
+function showSpans(view, first, found, now, site, signal) {
   const { keep, statusLine, head, spans, comparison, other } = view;
   const compared = createElement("div");
   const toggled = trackLastOpened(now.open, signal, (open) => {
@@ -143,7 +145,6 @@ function showSpans(view, found, now, site, signal) {
     keep(view.state);
   });
   const { rows, length } = buildWaterfall(found, normaliseStatement);
-  const [first] = found;
   const failed = rows.filter((row) => row.failed).length;
   const repeated = rows.filter((row) => row.repeated !== undefined).length;
   const services = new Set(found.map(({ service_name }) => service_name));
@@ -152,21 +153,19 @@ function showSpans(view, found, now, site, signal) {
     failed > 0 && createElement("span", { class: "badge bad" }, formatCount(failed, "failed span")),
     repeated > 0 && createElement("span", { class: "badge warn" }, "N+1"),
   ];
-  if (first !== undefined) {
-    replaceChildren(
-      head,
-      createElement("h2", {}, renderUntrusted(first.action_name || first.span_name), badges),
-      createElement(
-        "p",
-        { class: "muted" },
-        createElement("time", { datetime: first.start_time }, formatLongTime(first.start_time)),
-        " · ",
-        renderUntrusted(first.namespace || first.service_name),
-        " · ",
-        createElement("code", {}, renderUntrusted(first.trace_id)),
-      ),
-    );
-  }
+  replaceChildren(
+    head,
+    createElement("h2", {}, renderUntrusted(first.action_name || first.span_name), badges),
+    createElement(
+      "p",
+      { class: "muted" },
+      createElement("time", { datetime: first.start_time }, formatLongTime(first.start_time)),
+      " · ",
+      renderUntrusted(first.namespace || first.service_name),
+      " · ",
+      createElement("code", {}, renderUntrusted(first.trace_id)),
+    ),
+  );
   const cut = rows.length > maxDrawnSpans ? `; the first ${formatNumber(maxDrawnSpans)} are drawn` : "";
   replaceChildren(
     statusLine,

@@ -2,7 +2,7 @@
 
 import { mapConcurrent } from "../core/async/concurrency.ts";
 import type { RevisionStats, Span } from "../core/rows.ts";
-import { fromMillis, type Instant, second, type TimeRange } from "../core/time.ts";
+import { earlier, fromMillis, type Instant, later, second, type TimeRange } from "../core/time.ts";
 import type { RevisionQuery, RevisionsQuery } from "../store/span-analytics.ts";
 import type { SpanReader, SpanScan, SpanTally } from "../store/spans.ts";
 import { createDurationDistribution } from "./duration-stats.ts";
@@ -23,7 +23,7 @@ interface RevisionSum {
   readonly durations: ReturnType<typeof createDurationDistribution>;
   readonly namespaces: Set<string>;
   /** The first and the last that are known. */
-  readonly ends: Instant[];
+  ends: { first: Instant; last: Instant } | undefined;
   /** Whether the source has counted requests whose ends are not known. */
   isAggregated: boolean;
 }
@@ -35,7 +35,7 @@ function createSum(): RevisionSum {
   return {
     durations: createDurationDistribution(),
     namespaces: new Set(),
-    ends: [],
+    ends: undefined,
     isAggregated: false,
   };
 }
@@ -58,12 +58,12 @@ export async function findStatsOfRevisions(
     for await (const batch of reader.scan(scan, signal)) {
       for (const span of batch) {
         const sum = findSum(sums, span);
-        if (sum !== undefined) widenRange(sum.ends, span.end);
+        if (sum !== undefined) addEnd(sum, span.end);
       }
     }
   } else {
-    const addEnds = ([revision, { ends }]: (typeof open)[number], stopped: AbortSignal) =>
-      addOutermostEnds(reader, narrow(revision), ends, stopped);
+    const addEnds = ([revision, sum]: (typeof open)[number], stopped: AbortSignal) =>
+      addOutermostEnds(reader, narrow(revision), sum, stopped);
     await mapConcurrent(open, maxSearches, addEnds, signal);
   }
   return new Map(
@@ -96,14 +96,20 @@ async function addTallies(
 }
 
 function findSum(sums: Sums, span: Span): RevisionSum | undefined {
-  return isRequest(span) && span.revision !== undefined ? sums.get(span.revision) : undefined;
+  const revision = readRequestRevision(span);
+  return revision === undefined ? undefined : sums.get(revision);
 }
 
-/** None for a request without a revision. */
+function readRequestRevision(span: Span): string | undefined {
+  return isRequest(span) ? span.revision : undefined;
+}
+
+/** None for a request without a revision; an empty text is none. */
 function addSum(sums: Sums, span: Span): RevisionSum | undefined {
-  if (!isRequest(span) || span.revision === undefined || span.revision === "") return undefined;
+  const revision = readRequestRevision(span);
+  if (revision === undefined || revision === "") return undefined;
   const sum = createSum();
-  sums.set(span.revision, sum);
+  sums.set(revision, sum);
   return sum;
 }
 
@@ -111,16 +117,15 @@ function addTally(sum: RevisionSum, tally: SpanTally): void {
   const { span, isSingle } = tally;
   sum.durations.addTally(tally);
   sum.namespaces.add(deriveNames(span).namespace);
-  if (isSingle) widenRange(sum.ends, span.end);
+  if (isSingle) addEnd(sum, span.end);
   else sum.isAggregated = true;
 }
 
 function toStats({ durations, namespaces, ends }: RevisionSum): RevisionStats | undefined {
-  const [first_seen, last_seen] = ends;
-  if (first_seen === undefined || last_seen === undefined) return undefined;
+  if (ends === undefined) return undefined;
   return {
-    first_seen,
-    last_seen,
+    first_seen: ends.first,
+    last_seen: ends.last,
     count: durations.count(),
     error_count: durations.errorCount(),
     mean: durations.mean(),
@@ -134,21 +139,20 @@ function toStats({ durations, namespaces, ends }: RevisionSum): RevisionStats | 
 async function addOutermostEnds(
   reader: SpanReader,
   scan: SpanScan,
-  ends: Instant[],
+  sum: RevisionSum,
   signal: AbortSignal,
 ): Promise<void> {
-  const accepts = (span: Span): boolean => isRequest(span) && span.revision === scan.pushdown?.revision;
+  const accepts = (span: Span): boolean => readRequestRevision(span) === scan.pushdown?.revision;
   for (const order of ["asc", "desc"] as const) {
     const end = await findOutermostEnd(reader, scan, order, accepts, signal);
-    if (end !== undefined) widenRange(ends, end);
+    if (end !== undefined) addEnd(sum, end);
   }
 }
 
-/** Widens a pair of the first and the last instant. */
-function widenRange(ends: Instant[], end: Instant): void {
-  const [first = end, last = end] = ends;
-  ends[0] = end < first ? end : first;
-  ends[1] = end > last ? end : last;
+function addEnd(sum: RevisionSum, end: Instant): void {
+  sum.ends ??= { first: end, last: end };
+  sum.ends.first = earlier(sum.ends.first, end);
+  sum.ends.last = later(sum.ends.last, end);
 }
 
 /** The greatest `nth` of a split point. */

@@ -4,7 +4,7 @@
 import { createPause, takeTurns, yieldToEventLoop } from "../../core/async/turns.ts";
 import { requireAt } from "../../core/collections.ts";
 import type { ActionRow, RevisionStats, Span } from "../../core/rows.ts";
-import type { Instant, TimeRange } from "../../core/time.ts";
+import { earlier, type Instant, later, type TimeRange } from "../../core/time.ts";
 import type { ActionsQuery, RevisionQuery, RevisionsQuery } from "../../store/span-analytics.ts";
 import type { SpanReader, SpanScan } from "../../store/spans.ts";
 import { createActionTraces, findActionsWithNpo } from "../n-plus-one-actions.ts";
@@ -111,8 +111,8 @@ function addRequest(piece: RequestsByPart, span: Span): RequestFigures {
   };
   actions.set(actionKey, figures);
   addSpan(figures.durations, span);
-  if (end < figures.first) figures.first = end;
-  if (end > figures.last) figures.last = end;
+  figures.first = earlier(figures.first, end);
+  figures.last = later(figures.last, end);
   return figures;
 }
 
@@ -127,6 +127,9 @@ const answered = {
       .flatMap((actions) => [...actions])
       .reduce((bytes, [key, { durations }]) => bytes + 2 * measureText(key) + measureFigures(durations), 400),
 } as const;
+
+/** All kinds answer from the same stored figures. */
+const chooseGroup = (query: RollupQuery) => nameGroup(requestRollups, query);
 
 export const actionRollups: RequestKind<ActionsQuery, readonly ActionRow[]> = {
   ...answered,
@@ -151,7 +154,7 @@ export const actionRollups: RequestKind<ActionsQuery, readonly ActionRow[]> = {
     });
   },
   stored: {
-    chooseGroup: (query) => nameGroup(requestRollups, query),
+    chooseGroup,
     decode: (value, { revision }) =>
       revision === undefined ? requestsCodec.decode(value) : decodeRequests(value, [revision]),
   },
@@ -179,7 +182,7 @@ export const revisionRollups: RequestKind<RevisionQuery, RevisionStats | undefin
   ...answeredByRevision,
   combine: (pieces, { revision }) => combineRevision(selectParts(pieces, revision)),
   stored: {
-    chooseGroup: (query) => nameGroup(requestRollups, query),
+    chooseGroup,
     decode: (value, { revision }) => decodeRequests(value, [revision]),
   },
 };
@@ -200,7 +203,7 @@ export const revisionsRollups: RequestKind<RevisionsQuery, ReadonlyMap<string, R
     return found;
   },
   stored: {
-    chooseGroup: (query) => nameGroup(requestRollups, query),
+    chooseGroup,
     decode: (value, { revisions }) =>
       revisions === undefined ? requestsCodec.decode(value) : decodeRequests(value, revisions),
   },
@@ -214,10 +217,7 @@ async function combineRevision(parts: Parts): Promise<RevisionStats | undefined>
   for await (const [, { names, durations: own, first, last }] of requests) {
     addFigures(durations, own);
     namespaces.add(names.namespace);
-    ends = {
-      first: ends !== undefined && ends.first < first ? ends.first : first,
-      last: ends !== undefined && ends.last > last ? ends.last : last,
-    };
+    ends = { first: earlier(ends?.first ?? first, first), last: later(ends?.last ?? last, last) };
   }
   if (ends === undefined) return undefined;
   return {

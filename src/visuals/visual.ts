@@ -143,17 +143,29 @@ export function readVisual(text: string, file: string, check: (visual: Visual) =
       error.issues.map(({ path, message }) => ({ path: path.join("."), message })),
     );
   }
-  const { id, title, description, type, site, range, from = "", to = "", ...query } = data;
+  const { id, title, description, type, site, range, from, to, ...query } = data;
   const visual: Visual = {
     id,
     title,
     description,
     type,
     site,
-    range: range === undefined ? { from, to } : (parseDuration(range) ?? 0),
+    range: readRange(range, from, to),
     query: Object.fromEntries(Object.entries(query).filter(([, part]) => part !== undefined)),
   };
   const issues = check(visual);
   if (issues.length > 0) throw new ConfigError(file, issues);
   return visual;
+}
+
+/** Throws for what the schema refuses: a guess would publish other times than the file names. */
+function readRange(
+  range: string | undefined,
+  from: string | undefined,
+  to: string | undefined,
+): Visual["range"] {
+  const length = range === undefined ? undefined : parseDuration(range);
+  if (length !== undefined) return length;
+  if (from === undefined || to === undefined) throw new Error("a visual without a range");
+  return { from, to };
 }

@@ -13,7 +13,6 @@ const ownRoutes = ["POST /api/v2/logs/counts"];
 test("each route of the specification has exactly one operation", () => {
   const served = operations.map(({ method, path }) => `${method} ${path}`);
   expect(served.toSorted()).toEqual([...routes, ...ownRoutes].toSorted());
-  expect(new Set(served).size).toBe(served.length);
   expect(new Set(operations.map(({ name }) => name)).size).toBe(operations.length);
 });
 

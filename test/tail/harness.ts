@@ -34,8 +34,8 @@ export interface Client {
   readonly lastId: () => string | undefined;
   readonly text: () => string;
   readonly state: () => "open" | "ended" | "broken";
-  /** How the tail ended, as the server saw it. */
-  readonly over: () => boolean | undefined;
+  /** Whether its answer was broken off, as the server saw it; undefined before its end. */
+  readonly wasCut: () => boolean | undefined;
   readonly leave: () => void;
   /** Reads nothing while true. */
   stalled: boolean;
@@ -68,7 +68,7 @@ interface Subject {
 }
 
 export function createSubject(
-  over: {
+  options: {
     limits?: Partial<Limits>;
     tail?: Partial<Limits["tail"]>;
     store?: (store: LogStore) => LogStore;
@@ -86,9 +86,9 @@ export function createSubject(
       return logs.lines(query, signal);
     },
   };
-  const store = over.store?.(counted) ?? counted;
+  const store = options.store?.(counted) ?? counted;
   const leaving: AbortController[] = [];
-  let places = over.places ?? 10;
+  let places = options.places ?? 10;
   const takePlace = () => {
     if (places === 0) throw createOverloadedError("streams", "no place is free");
     places -= 1;
@@ -101,7 +101,7 @@ export function createSubject(
   const ledger = createHeldLedger();
   const { limits } = defaults;
   const tails = createTailRegistry({
-    limits: { ...limits, ...over.limits, tail: { ...limits.tail, ...over.tail } },
+    limits: { ...limits, ...options.limits, tail: { ...limits.tail, ...options.tail } },
     slots: createTailSlots(),
     held: ledger,
     now: clock.now,
@@ -123,7 +123,7 @@ export function createSubject(
     const gone = new AbortController();
     leaving.push(gone);
     let state: ReturnType<Client["state"]> = "open";
-    let ending: boolean | undefined;
+    let isCut: boolean | undefined;
     const chunks = await tails.open(
       {
         store,
@@ -139,7 +139,7 @@ export function createSubject(
         clientGone: gone.signal,
         takePlace,
         onClose: (cut) => {
-          ending = cut;
+          isCut = cut;
         },
       },
     );
@@ -158,7 +158,7 @@ export function createSubject(
           ?.slice(4),
       text: () => text,
       state: () => state,
-      over: () => ending,
+      wasCut: () => isCut,
       leave: () => gone.abort(left),
       get stalled() {
         return held;

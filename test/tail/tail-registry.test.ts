@@ -77,7 +77,7 @@ describe("tail events", () => {
     add("beyond", 2_001);
     await clock.advance(15_000);
     expect([client.lines(), client.events.at(-1)?.data]).toEqual([["late"], { reason: "complete" }]);
-    expect([client.state(), client.over()]).toEqual(["ended", false]);
+    expect([client.state(), client.wasCut()]).toEqual(["ended", false]);
   });
 
   test("a past range is read and ended at once", async () => {
@@ -162,7 +162,7 @@ describe("a tail over a failing source", () => {
         event: "end",
         data: { reason: "refused", error: "result_too_large" },
       });
-      expect([client.state(), client.over()]).toEqual(["ended", false]);
+      expect([client.state(), client.wasCut()]).toEqual(["ended", false]);
     }
     const before = readings();
     add("b", 1_500, "line");
@@ -254,7 +254,7 @@ describe("tails of slow clients", () => {
       for (let n = 0; n < 100; n += 1) add(`l${second}-${n}`, second * 1_000 + n + 1, long);
       await clock.advance(1_000);
     }
-    expect(client.over()).toBeUndefined();
+    expect(client.wasCut()).toBeUndefined();
     client.stalled = false;
     await clock.advance(0);
     expect(client.events.at(-1)?.data).toEqual({ reason: "slow" });
@@ -272,7 +272,7 @@ describe("tails of slow clients", () => {
     const client = await open({ stalled: true });
     for (let n = 0; n < 2_000; n += 1) add(`l${n}`, n, long);
     await clock.advance(14_000);
-    expect([client.state(), client.over()]).toEqual(["broken", true]);
+    expect([client.state(), client.wasCut()]).toEqual(["broken", true]);
   });
 
   test("wait for a client that catches up, and pause reading meanwhile", async () => {
@@ -281,11 +281,11 @@ describe("tails of slow clients", () => {
     const client = await open({ from: -3_600_000, stalled: true });
     const before = readings();
     await clock.advance(30_000);
-    expect([client.over(), readings()]).toEqual([undefined, before]);
+    expect([client.wasCut(), readings()]).toEqual([undefined, before]);
     client.stalled = false;
     await clock.advance(2_000);
     expect(client.lines()).toHaveLength(5_000);
-    expect(client.over()).toBeUndefined();
+    expect(client.wasCut()).toBeUndefined();
   });
 
   test("have progressed when they are cut while catching up with large lines", async () => {
@@ -381,7 +381,7 @@ describe("tail limits and lifetime", () => {
     await expect(open({ principal: bob })).rejects.toMatchObject({ failure: "overloaded" });
     first.leave();
     await clock.advance(0);
-    expect([first.state(), first.over()]).toEqual(["broken", false]);
+    expect([first.state(), first.wasCut()]).toEqual(["broken", false]);
     await open();
   });
 

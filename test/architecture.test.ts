@@ -1,9 +1,10 @@
 // Which folder may import which, as data. The table is the design: changing it is a decision, not a repair.
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, matchesGlob, normalize, relative } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 
-const root = new URL("..", import.meta.url).pathname;
+const root = fileURLToPath(new URL("..", import.meta.url));
 
 /**
  * Which folders each folder may import, first match wins. Those in `types` it may import for their types alone.

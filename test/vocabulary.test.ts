@@ -2,9 +2,10 @@
 // one thing, and folders, files and functions stay small enough to read.
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 
-const root = new URL("..", import.meta.url).pathname;
+const root = fileURLToPath(new URL("..", import.meta.url));
 const verbs = new Set(
   readFileSync(new URL("verbs.txt", import.meta.url), "utf8")
     .split(/\s+/)

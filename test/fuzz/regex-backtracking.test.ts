@@ -3,12 +3,13 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { normaliseStatement } from "#src/tracing/spans/statement-cache.ts";
 import { startProcessorTime } from "../support/cpu-time.ts";
 import { long } from "./seeded-generator.ts";
 
-const root = new URL("../..", import.meta.url).pathname;
+const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** A literal begins where no value has just ended: there a slash would divide. */
 const literal =

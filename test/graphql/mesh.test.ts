@@ -6,6 +6,7 @@ import { readFile } from "node:fs/promises";
 import { createServer, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { createGzip } from "node:zlib";
 import { type GraphQLSchema, isObjectType } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -17,8 +18,8 @@ import { createDemo } from "../support/demo-server.ts";
 import { createWatchedTelemetry } from "../support/error-reports.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";
 
-const own = new URL("../../.meshrc.yaml", import.meta.url).pathname;
-const prefixTransform = new URL("prefix-transform.ts", import.meta.url).pathname;
+const own = fileURLToPath(new URL("../../.meshrc.yaml", import.meta.url));
+const prefixTransform = fileURLToPath(new URL("prefix-transform.ts", import.meta.url));
 const quiet = { log: () => {} };
 const page = `site_id: "demo-shop", source_ids: ["app"], use_expressions: true, query: "trace_id:a", pagination: { per_page: 3, order: DESC }`;
 const linked = `{ logs_lines(${page}) { id trace { trace_id spans { span_id span_kind } } pod { pod_name } } }`;

@@ -1,6 +1,7 @@
 // What strangers and careless clients send to /graphql: the checks of graphql-cop and what lies around them, through
 // Mesh as it is served.
 import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
 import { getIntrospectionQuery } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
 import type { Site } from "#src/access/sites.ts";
@@ -10,7 +11,7 @@ import { startProcessorTime } from "../support/cpu-time.ts";
 import { createDemo, token } from "../support/demo-server.ts";
 import { token as ana, createSubject, linesBody, openWaitingStore, otherToken } from "../wire/harness.ts";
 
-const file = new URL("../../.meshrc.yaml", import.meta.url).pathname;
+const file = fileURLToPath(new URL("../../.meshrc.yaml", import.meta.url));
 const unified = await loadMesh({ file, text: await readFile(file, "utf8"), log: () => {} });
 const graphql = async () => unified;
 const demo = await createDemo({ graphql });

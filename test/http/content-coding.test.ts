@@ -2,6 +2,7 @@
 // end where the body breaks off.
 import { execFileSync } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { gunzipSync, constants as zlib, zstdDecompressSync } from "node:zlib";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -11,7 +12,7 @@ import { encodeBody } from "#src/http/content-coding.ts";
 import { toStreamedBody } from "#src/http/response.ts";
 import { sampleRuns } from "../support/law-runs.ts";
 
-const measuring = new URL("../support/coder-memory.ts", import.meta.url).pathname;
+const measuring = fileURLToPath(new URL("../support/coder-memory.ts", import.meta.url));
 const never = new AbortController().signal;
 const names: readonly CodingName[] = ["zstd", "gzip"];
 const decode = (name: CodingName, bytes: Uint8Array) =>

@@ -5,6 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { openSpool, type SpoolEntry } from "#src/intake/spool.ts";
@@ -124,7 +125,7 @@ test("creates a file that only its owner can read, and refuses later formats and
   file.exec("PRAGMA user_version = 2");
   file.close();
   expect(() => openSpool(path, large)).toThrow("format 2");
-  expect(() => openSpool(new URL(import.meta.url).pathname, large)).toThrow();
+  expect(() => openSpool(fileURLToPath(import.meta.url), large)).toThrow();
 });
 
 test("reports a full disk, and has each kept report afterwards", async () => {

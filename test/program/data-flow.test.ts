@@ -2,6 +2,7 @@
 // `core`, `telemetry` and `access` are left out: every request passes them. The architecture page lists the files.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { Session } from "node:inspector/promises";
+import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSources, type Program, questions, type Sources, startProgram } from "../faults/harness.ts";
 
@@ -62,7 +63,7 @@ test("the architecture page names each folder once, with a file to open first", 
     top,
     ...readdirSync(new URL(top, root), { recursive: true, withFileTypes: true })
       .filter((entry) => /(?<!\.d)\.(ts|js)$/.test(entry.name))
-      .map((entry) => entry.parentPath.slice(root.pathname.length)),
+      .map((entry) => entry.parentPath.slice(fileURLToPath(root).length)),
   ]);
   expect(rows.map(([, folder]) => folder).sort()).toEqual([...new Set(folders)].sort());
   for (const [, folder, file] of rows)

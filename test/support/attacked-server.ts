@@ -7,6 +7,7 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
+import { fileURLToPath } from "node:url";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { hashToken } from "#src/access/auth.ts";
 import { connectSites, type Site } from "#src/access/sites.ts";
@@ -54,7 +55,7 @@ export async function startAttackedServer(
   limits: Partial<Limits> = {},
   sourceUrl = "",
 ): Promise<AttackedServer> {
-  const child = fork(new URL(import.meta.url).pathname, [JSON.stringify(limits), sourceUrl], {
+  const child = fork(fileURLToPath(import.meta.url), [JSON.stringify(limits), sourceUrl], {
     execArgv: ["--expose-gc", "--max-semi-space-size=12", "--v8-pool-size=2"],
     // As the image and the systemd unit set it: with an arena for each thread, memory that is free is not given back.
     env: { ...process.env, MALLOC_ARENA_MAX: "2" },
@@ -166,7 +167,7 @@ async function serveUnderMeasure(send: (message: object) => void): Promise<void>
   send({ port, adminPort, intakePort });
 }
 
-if (process.send !== undefined && process.argv[1] === new URL(import.meta.url).pathname) {
+if (process.send !== undefined && process.argv[1] === fileURLToPath(import.meta.url)) {
   await serveUnderMeasure((message) => void process.send?.(message));
 }
 

@@ -1,12 +1,13 @@
 // The program as a person starts it, in a process of its own. Whoever starts one ends it: `endAll` after the tests.
 import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 
 /** As `npm run readout` starts it. */
 export const program = [
   "--max-semi-space-size=12",
   "--v8-pool-size=2",
-  new URL("../../src/readout.js", import.meta.url).pathname,
+  fileURLToPath(new URL("../../src/readout.js", import.meta.url)),
 ] as const;
 const children: ChildProcess[] = [];
 

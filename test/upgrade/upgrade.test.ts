@@ -4,6 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { parseConfig } from "#src/config/config.ts";
 import { openSpool } from "#src/intake/spool.ts";
@@ -11,7 +12,7 @@ import manifest from "../../package.json" with { type: "json" };
 import { exampleWorld } from "../support/docs/example-world.ts";
 import { readPage, readTable } from "../support/docs/pages.ts";
 
-const folder = new URL(".", import.meta.url).pathname;
+const folder = fileURLToPath(new URL(".", import.meta.url));
 const versions = readdirSync(folder).filter((name) => /^\d/.test(name));
 const read = (version: string, file: string) => readFileSync(join(folder, version, file), "utf8");
 const load = (text: string) => parseConfig(text, "readout.yaml", exampleWorld);

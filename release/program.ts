@@ -4,8 +4,9 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 
-export const root = new URL("..", import.meta.url).pathname;
+export const root = fileURLToPath(new URL("..", import.meta.url));
 
 /** The conformance suites, for backends of one's own. */
 export const suites = ["logs", "spans", "metrics", "kubernetes"].map((name) => `test/conformance/${name}.ts`);

@@ -40,11 +40,9 @@ export function* parseMappings(bytes: Buffer): Steps<Readonly<Record<string, unk
     mappings: new Map(),
   };
   const indices: [string, unknown][] = [];
-  enterObject(cursor);
-  for (let index = readKey(cursor, true); index !== undefined; index = readKey(cursor, false)) {
+  for (const index of readKeys(cursor)) {
     const members: [string, unknown][] = [];
-    enterObject(cursor);
-    for (let key = readKey(cursor, true); key !== undefined; key = readKey(cursor, false)) {
+    for (const key of readKeys(cursor)) {
       members.push([key, key === "mappings" ? readMapping(cursor) : parseJson(takeValue(cursor).toString())]);
       if (cursor.at < cursor.stepEnd) continue;
       yield;
@@ -86,25 +84,22 @@ function readMapping(cursor: Cursor): unknown {
   return mapping;
 }
 
-function enterObject(cursor: Cursor): void {
-  expectByte(cursor, openBrace);
-}
-
-/** The next key of the object that is being read; undefined behind its end. The cursor is before the value then. */
-function readKey(cursor: Cursor, isFirst: boolean): string | undefined {
+/** The keys of the next object. The cursor is before the value of each, which is to be read before the next key. */
+function* readKeys(cursor: Cursor): Generator<string> {
   const { bytes } = cursor;
-  cursor.at = skipSpace(bytes, cursor.at);
-  if (bytes[cursor.at] === closeBrace) {
-    cursor.at += 1;
-    return undefined;
+  expectByte(cursor, openBrace);
+  for (let isFirst = true; ; isFirst = false) {
+    cursor.at = skipSpace(bytes, cursor.at);
+    if (bytes[cursor.at] === closeBrace) break;
+    if (!isFirst) expectByte(cursor, comma);
+    const start = skipSpace(bytes, cursor.at);
+    const end = findStringEnd(bytes, start);
+    if (bytes[start] !== quote || end > bytes.length) failMalformed(cursor);
+    cursor.at = end;
+    expectByte(cursor, colon);
+    yield String(parseJson(bytes.toString("utf8", start, end)));
   }
-  if (!isFirst) expectByte(cursor, comma);
-  const start = skipSpace(bytes, cursor.at);
-  const end = findStringEnd(bytes, start);
-  if (bytes[start] !== quote || end > bytes.length) failMalformed(cursor);
-  cursor.at = end;
-  expectByte(cursor, colon);
-  return String(parseJson(bytes.toString("utf8", start, end)));
+  cursor.at += 1;
 }
 
 /** The text of the next value. */

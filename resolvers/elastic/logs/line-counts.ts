@@ -26,7 +26,7 @@ import { hasMaskedField } from "../search/masked-filters.ts";
 import { createMalformedResponseError, sendSearch } from "../search/search.ts";
 import type { GroupReader } from "./group-reader.ts";
 import { searchPlanned } from "./group-search.ts";
-import { buildLinesQuery, type SearchPlan } from "./search-plan.ts";
+import { buildLinesQuery, type ReadContext, type SearchPlan } from "./search-plan.ts";
 
 /** Servers return at most 65,535 buckets in all. */
 const maxBuckets = 10_000;
@@ -44,7 +44,7 @@ export async function addGroupCounts(
   const hasMillis = range.from % nanosPerMilli === 0n && (range.to + 1n) % nanosPerMilli <= 1n;
   if (!hasMillis || reader.context.layoutGroup.unit !== undefined) return false;
   for (const part of splitRange(range, step)) {
-    if (!(await addPartCounts(reader, step, grouping, part, counts))) return false;
+    if (!(await addPartCounts(reader, { step, grouping, part, counts }))) return false;
   }
   return true;
 }
@@ -58,6 +58,14 @@ function* splitRange({ from, to }: TimeRange, step: Millis): Generator<TimeRange
   }
 }
 
+/** The lines of a part of the range are to be added to `counts`. */
+interface CountTask {
+  readonly step: Millis;
+  readonly grouping: LineGrouping | undefined;
+  readonly part: TimeRange;
+  readonly counts: LineCounts;
+}
+
 /** A request for the counts of a part, and how its answer is read. */
 interface CountPlan {
   readonly body: object;
@@ -66,40 +74,31 @@ interface CountPlan {
   readonly columns: readonly GroupColumn[];
 }
 
-async function addPartCounts(
-  reader: GroupReader,
-  step: Millis,
-  grouping: LineGrouping | undefined,
-  part: TimeRange,
-  counts: LineCounts,
-): Promise<boolean> {
-  const { backend, client, source, signal } = reader.context;
+async function addPartCounts(reader: GroupReader, task: CountTask): Promise<boolean> {
   const { plan, response } = await searchPlanned(reader, async (plan) => {
-    const counting = await planCounting(
-      reader,
-      plan,
-      step,
-      grouping,
-      part,
-      counts.groupBuckets !== undefined,
-    );
-    if (counting === undefined) return { ...describePlan(plan), answer: undefined, counting };
-    const body = JSON.stringify(counting.body);
-    const sent = sendSearch(client, source.index, body, signal, aggregationOptions);
-    const bytes = await sent.catch(ignoreRejection);
-    if (bytes === undefined) return { ...describePlan(plan), answer: undefined, counting };
-    const answer = parseAnswer(backend, bytes);
+    const counting = await planCounting(reader, plan, task);
+    const bytes = counting && (await searchCounts(reader.context, counting));
+    if (counting === undefined || bytes === undefined)
+      return { ...describePlan(plan), answer: undefined, counting };
+    const answer = parseAnswer(reader.context.backend, bytes);
     const indices = new Set(answer.aggregations.indices.buckets.map(({ key }) => key));
     return { shards: answer._shards, indices, answer, counting };
   });
   const { answer, counting } = response;
-  return answer !== undefined && addCounted(answer, counting, plan, grouping, counts);
+  return answer !== undefined && addCounted(answer, counting, plan, task);
 }
 
-/** A server that cannot group by a field, or has too many buckets, leaves the lines to reading. */
-function ignoreRejection(error: unknown): undefined {
-  if (isRejection(error)) return undefined;
-  throw error;
+/** Undefined of a server that cannot group by a field, or has too many buckets: it leaves the lines to reading. */
+async function searchCounts(
+  { client, source, signal }: ReadContext,
+  { body }: CountPlan,
+): Promise<Buffer | undefined> {
+  try {
+    return await sendSearch(client, source.index, JSON.stringify(body), signal, aggregationOptions);
+  } catch (error) {
+    if (isRejection(error)) return undefined;
+    throw error;
+  }
 }
 
 /** As if a response had come from all shards that the plan knows, and from no document: nothing was searched. */
@@ -111,10 +110,7 @@ function describePlan({ metadata }: SearchPlan) {
 async function planCounting(
   { context }: GroupReader,
   plan: SearchPlan,
-  step: Millis,
-  grouping: LineGrouping | undefined,
-  part: TimeRange,
-  hasBuckets: boolean,
+  { step, grouping, part, counts }: CountTask,
 ): Promise<CountPlan | undefined> {
   const { client, source, query, layoutGroup, signal } = context;
   const { metadata, groups, layout, product } = plan;
@@ -147,7 +143,7 @@ async function planCounting(
       },
       ...buildIndicesAggregation(),
       ...(provesFilter ? { certain: { filter: certain } } : {}),
-      ...buildGroupAggregations(columns, hasBuckets ? times : undefined),
+      ...buildGroupAggregations(columns, counts.groupBuckets === undefined ? undefined : times),
     },
   };
   return { body, provesFilter, columns };
@@ -283,8 +279,7 @@ function addCounted(
   { hits, aggregations }: CountAnswer,
   { provesFilter, columns }: CountPlan,
   { layout }: SearchPlan,
-  grouping: LineGrouping | undefined,
-  counts: LineCounts,
+  { grouping, counts }: CountTask,
 ): boolean {
   const { times, certain } = aggregations;
   const total = hits.total.value;

@@ -11,15 +11,13 @@ const bytesPerSearch = 1_048_576;
 /**
  * Hits of one search: few enough that decoding them does not delay other requests, and the first ones few enough to be large.
  */
-const hitLimits = { first: 32, most: 1_024 } as const;
+export const exportSizes = { first: 32, most: 1_024 } as const;
 /** A window is this many times what the last full search covered: lines come unevenly, and a wide one costs no more. */
 const windowFactor = 8n;
 
 export interface ExportWindow {
   /** Hits to ask for. */
   readonly size: number;
-  /** The most that `size` may become. */
-  readonly maxSize: number;
   /** The part of the rest that the next search covers: whole milliseconds from its near end. */
   clipRange(rest: TimeRange): TimeRange;
   /**
@@ -41,14 +39,13 @@ export function createExportWindow(
   const share = bytesPerSearch / sources.length;
   let bytesPerHit = knownBytesPerHit;
   const chooseSize = () =>
-    bytesPerHit === undefined ? hitLimits.first : fitHits(share, bytesPerHit, hitLimits.most);
+    bytesPerHit === undefined ? exportSizes.first : fitHits(share, bytesPerHit, exportSizes.most);
   let size = chooseSize();
   let length: bigint | undefined;
   return {
     get size() {
       return size;
     },
-    maxSize: hitLimits.most,
     clipRange({ from, to }) {
       if (length === undefined) return { from, to };
       if (order === "asc") {

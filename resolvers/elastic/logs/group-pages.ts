@@ -9,6 +9,7 @@ import { computeRest } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
 import { requireSameIndices } from "../search/search.ts";
+import { exportSizes } from "./export-window.ts";
 import {
   batchSizes,
   countDocuments,
@@ -159,7 +160,7 @@ async function completePage(
     return { lines, rest: computeRest(last, rest, order, true) };
   }
   // All hits are of one millisecond.
-  const maxSize = limitHits(reader, window?.maxSize ?? batchSizes.most);
+  const maxSize = limitHits(reader, window === undefined ? batchSizes.most : exportSizes.most);
   const fullSize = window === undefined ? computeSize(reader, context.query.expectedLines) : maxSize;
   if (size < maxSize)
     return readPage(reader, rest, size < fullSize && fullSize < maxSize ? fullSize : maxSize);

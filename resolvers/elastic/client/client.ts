@@ -273,6 +273,12 @@ function classifyFailure(status: number, body: Buffer): BackendError["failure"] 
   return status === 502 ? "unreachable" : "rejected";
 }
 
+/** Sends a DELETE whose answer nobody waits for. A failure is ignored. */
+export function deleteUnawaited(client: Pick<ElasticClient, "send">, path: string, body: object): void {
+  const request = { method: "DELETE", path, body: JSON.stringify(body) } as const;
+  client.send(request, new AbortController().signal).catch(() => undefined);
+}
+
 /** Whether a request changes nothing at the server. A scroll advances with each request, even if its response is lost. */
 function isRepeatable({ method, path }: ElasticRequest): boolean {
   return method === "GET" || (method === "POST" && path.endsWith("/_search"));

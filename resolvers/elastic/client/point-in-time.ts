@@ -2,7 +2,7 @@
 // that documents can be told apart by their sequence numbers, which are unique within a shard only.
 import { z } from "zod";
 import { BackendError } from "../../../src/core/errors.ts";
-import type { ElasticClient } from "./client.ts";
+import { deleteUnawaited, type ElasticClient } from "./client.ts";
 import type { PointInTimePaths } from "./product.ts";
 import { encodePattern, indexOptions } from "./query-dsl.ts";
 import type { ElasticRequest } from "./transports.ts";
@@ -76,10 +76,6 @@ function buildSearchRequest(
 
 /** Frees points in time at the server without waiting. The server frees them by itself a minute after the last search. */
 export function closePointsInTime(client: ElasticClient, points: readonly PointInTime[]): void {
-  for (const { id, paths } of points) {
-    const body = JSON.stringify(paths.close.isList ? { pit_id: [id] } : { id });
-    client
-      .send({ method: "DELETE", path: `/${paths.close.path}`, body }, new AbortController().signal)
-      .catch(() => undefined);
-  }
+  for (const { id, paths } of points)
+    deleteUnawaited(client, `/${paths.close.path}`, paths.close.isList ? { pit_id: [id] } : { id });
 }

@@ -1,7 +1,7 @@
 // Scrolls: pages of more documents than one search returns. Together the pages must have as many documents as the first page
 // counted.
 import { BackendError } from "../../../src/core/errors.ts";
-import type { ElasticClient } from "./client.ts";
+import { deleteUnawaited, type ElasticClient } from "./client.ts";
 
 /** The option of the search that returns the first page. */
 export const scrollOptions = { scroll: "1m" } as const;
@@ -26,11 +26,7 @@ export function requireCompleteScroll(backend: string, read: number, expected: n
 
 /** Frees the scroll at the server without waiting. The server frees it by itself a minute after the last page. */
 export function releaseScroll(client: ElasticClient, scrollId: string | undefined): void {
-  if (scrollId === undefined) return;
-  const body = JSON.stringify({ scroll_id: [scrollId] });
-  client
-    .send({ method: "DELETE", path: "/_search/scroll", body }, new AbortController().signal)
-    .catch(() => undefined);
+  if (scrollId !== undefined) deleteUnawaited(client, "/_search/scroll", { scroll_id: [scrollId] });
 }
 
 /** What `read` makes of the first page of a search. Where it throws, a scroll that the search opened is freed. */

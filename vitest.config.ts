@@ -28,6 +28,8 @@ export const programTests = [
   // Its files on a disk, and the threads that write them.
   "test/audit/**/*.test.ts",
   "test/intake/**/*.test.ts",
+  // Rollers that make figures of hours of spans, step by step, and end at any of them.
+  "test/tracing/rollup-store/roll-step.test.ts",
   // Sources that hang, refuse, end and come back.
   "test/federation/partial-answers.test.ts",
   "test/resolvers/{elastic,prometheus}/client/**/*.test.ts",

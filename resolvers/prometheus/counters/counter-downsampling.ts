@@ -397,7 +397,8 @@ export async function readRawBuckets(
     const narrowed = narrowToSeries(selector, listLabels(members));
     return reader.readRaw(narrowed, start + from * step, start + (to + 1) * step, limit);
   });
-  return joinByKey(read.flat()).map((series) => ({ ...series, ...dropNonFinite(series) }));
+  const joined = await joinByKey(read.flat());
+  return joined.map((series) => ({ ...series, ...dropNonFinite(series) }));
 }
 
 // ---- Before the buckets ------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 // while it arrives.
 
 import { mapConcurrent } from "../../../src/core/async/concurrency.ts";
+import { groupInTurns, visitInTurns } from "../../../src/core/async/turns.ts";
 import { findFirstAtOrAfter, readNumber, requireFirst } from "../../../src/core/collections.ts";
 import {
   BackendError,
@@ -460,13 +461,18 @@ async function dropPresenceMatchers(
 // ---- Pieces and labels -------------------------------------------------------------------------------------------
 
 /** Joins the pieces of each series, which follow one another. */
-export function joinByKey(pieces: readonly RawSeries[]): readonly RawSeries[] {
-  return [...Map.groupBy(pieces, ({ labels }) => formatSeriesKey(labels)).values()].map((own) => {
-    const first = requireFirst(own);
-    if (own.length === 1) return first;
-    const histograms = own.flatMap((piece) => piece.histograms);
-    return { labels: first.labels, ...joinSamples(own), histograms };
-  });
+export async function joinByKey(pieces: readonly RawSeries[]): Promise<readonly RawSeries[]> {
+  const byKey = await groupInTurns(pieces, ({ labels }) => formatSeriesKey(labels));
+  const joined: RawSeries[] = [];
+  await visitInTurns(byKey.values(), (own) => joined.push(joinPieces(own)));
+  return joined;
+}
+
+function joinPieces(own: readonly RawSeries[]): RawSeries {
+  const first = requireFirst(own);
+  if (own.length === 1) return first;
+  const histograms = own.flatMap((piece) => piece.histograms);
+  return { labels: first.labels, ...joinSamples(own), histograms };
 }
 
 /** Runs a few at a time and returns the results in order. After a failure no other is started. */

@@ -1,4 +1,5 @@
 // Reads gauges: by group, where an expression can say the measure, or from raw samples.
+import { groupInTurns, visitInTurns } from "../../../src/core/async/turns.ts";
 import { readNumber } from "../../../src/core/collections.ts";
 import { isRejection, Refused } from "../../../src/core/errors.ts";
 import type { Measure, Series } from "../../../src/core/rows.ts";
@@ -15,6 +16,7 @@ import {
 } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import { readRawBuckets } from "../counters/counter-downsampling.ts";
+import type { SuspectBucket } from "../counters/raw-runs.ts";
 import { formatSeriesKey, type GridSeries } from "../counters/series-reader.ts";
 import { selectPart } from "./family-listing.ts";
 import {
@@ -63,7 +65,7 @@ export async function readGauges(plan: SeriesPlan, measure: SampleMeasure): Prom
   const marked = aggregate("max", keys, markNonFinite(samples, losesNaN));
   const all =
     losesNaN && mayBeNaN(combine)
-      ? addMarks(owner, found, await readOn(binary(marked, "!=", number(0))))
+      ? await addMarks(owner, found, await readOn(binary(marked, "!=", number(0))))
       : found;
   await recomputeNonFiniteBuckets(plan, measure, selector, all, owner);
   return toSortedSeries(plan, all);
@@ -97,7 +99,7 @@ export async function readSingleGauges(
   const owner: ValueOwner = { keyOf: formatSeriesKey, labelsOf: (labels) => labels };
   const all =
     losesNaN && mayBeNaN(combine)
-      ? addMarks(owner, found, await readOn(binary(markNonFinite(samples, losesNaN), "!=", number(0))))
+      ? await addMarks(owner, found, await readOn(binary(markNonFinite(samples, losesNaN), "!=", number(0))))
       : found;
   await recomputeNonFiniteBuckets(plan, measure, selector, all, owner);
   return all;
@@ -116,20 +118,21 @@ function mayBeNaN(combine: Expressible): boolean {
 }
 
 /** The groups with infinity in each bucket that is marked, also where the source has lost the value. */
-function addMarks(
+async function addMarks(
   { keyOf }: ValueOwner,
   found: readonly GridSeries[],
   marked: readonly GridSeries[],
-): readonly GridSeries[] {
-  const groups = new Map(found.map((group) => [keyOf(group.labels), group]));
-  for (const { labels, values } of marked) {
+): Promise<readonly GridSeries[]> {
+  const groups = new Map<string, GridSeries>();
+  await visitInTurns(found, (group) => groups.set(keyOf(group.labels), group));
+  await visitInTurns(marked, ({ labels, values }) => {
     const key = keyOf(labels);
     const marks = values.map((mark) => (mark > 0 ? Number.POSITIVE_INFINITY : Number.NaN));
     const own = groups
       .get(key)
       ?.values.map((value, bucket) => (readNumber(marks, bucket) > 0 ? Number.POSITIVE_INFINITY : value));
     groups.set(key, { labels, values: own ?? marks });
-  }
+  });
   return [...groups.values()];
 }
 
@@ -145,7 +148,9 @@ async function readWithoutAggregation(
 ): Promise<readonly GridSeries[] | undefined> {
   try {
     const found = await read(undefined);
-    if (new Set(found.map(({ labels }) => formatGroupKey(plan, labels))).size === found.length) return found;
+    const keys = new Set<string>();
+    await visitInTurns(found, ({ labels }) => keys.add(formatGroupKey(plan, labels)));
+    if (keys.size === found.length) return found;
   } catch (error) {
     if (!(error instanceof Refused || isRejection(error))) throw error;
   }
@@ -162,22 +167,24 @@ async function recomputeNonFiniteBuckets(
   { keyOf, labelsOf }: ValueOwner,
 ): Promise<void> {
   const { query, reader, limit } = plan;
-  const affected = found.filter(({ values }) => values.includes(Number.POSITIVE_INFINITY));
-  if (affected.length === 0) return;
-  const suspects = affected.flatMap(({ labels, values }) => {
-    const tags = labelsOf(labels);
-    return [...values.entries()].flatMap(([bucket, value]) =>
-      value === Number.POSITIVE_INFINITY ? [{ bucket, labels: tags }] : [],
-    );
+  const affected: GridSeries[] = [];
+  const suspects: SuspectBucket[] = [];
+  await visitInTurns(found, (series) => {
+    if (!series.values.includes(Number.POSITIVE_INFINITY)) return;
+    affected.push(series);
+    const labels = labelsOf(series.labels);
+    for (const [bucket, value] of series.values.entries())
+      if (value === Number.POSITIVE_INFINITY) suspects.push({ bucket, labels });
   });
+  if (affected.length === 0) return;
   const raw = await readRawBuckets(reader, selector, suspects, query.buckets, limit);
-  const groups = Map.groupBy(raw, ({ labels }) => keyOf(labels));
-  for (const { labels, values } of affected) {
+  const groups = await groupInTurns(raw, ({ labels }) => keyOf(labels));
+  await visitInTurns(affected, ({ labels, values }) => {
     const exact = combineSamples(groups.get(keyOf(labels)) ?? [], measure, query.buckets);
     for (const [bucket, value] of values.entries()) {
       if (value === Number.POSITIVE_INFINITY) values[bucket] = readNumber(exact, bucket);
     }
-  }
+  });
 }
 
 /**

@@ -1,7 +1,13 @@
 // The plan of a query whose metric is known, the queries for its parts, the groups that its series fall into by their tags,
 // and the combination of each group into one series of the answer.
 
-import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
+import {
+  groupInTurns,
+  sortInSteps,
+  takeSteps,
+  visitInTurns,
+  yieldToEventLoop,
+} from "../../../src/core/async/turns.ts";
 import { requireFirst } from "../../../src/core/collections.ts";
 import { createTooManyPointsError } from "../../../src/core/errors.ts";
 import type { Measure, Series } from "../../../src/core/rows.ts";
@@ -89,7 +95,7 @@ export async function combineByGroup<T extends { readonly labels: Labels }>(
   found: readonly T[],
   combine: (group: readonly T[]) => Float64Array,
 ): Promise<readonly Series[]> {
-  const groups = Map.groupBy(found, ({ labels }) => formatGroupKey(plan, labels));
+  const groups = await groupInTurns(found, ({ labels }) => formatGroupKey(plan, labels));
   const { buckets, pointLimit } = plan.query;
   const pointCount = groups.size * buckets.count;
   if (pointCount > pointLimit) throw createTooManyPointsError(pointLimit, pointCount);
@@ -111,11 +117,11 @@ export async function toSortedSeries(
   plan: SeriesPlan,
   found: readonly { readonly labels: Labels; readonly values: Float64Array }[],
 ): Promise<readonly Series[]> {
-  await yieldToEventLoop();
-  return found
-    .filter(({ values }) => hasValue(values))
-    .map(({ labels, values }) => ({ tags: readTags(plan, labels), values }))
-    .sort((a, b) => compareTags(plan.keys, a.tags, b.tags));
+  const all: Series[] = [];
+  await visitInTurns(found, ({ labels, values }) => {
+    if (hasValue(values)) all.push({ tags: readTags(plan, labels), values });
+  });
+  return takeSteps(sortInSteps(all, (a, b) => compareTags(plan.keys, a.tags, b.tags)));
 }
 
 function hasValue(values: Float64Array): boolean {

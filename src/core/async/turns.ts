@@ -139,7 +139,7 @@ export function createPause(signal?: AbortSignal): () => Promise<void> | undefin
 export async function visitInTurns<T>(
   items: Iterable<T>,
   visit: (item: T) => void,
-  signal: AbortSignal,
+  signal?: AbortSignal,
 ): Promise<void> {
   const pause = createPause(signal);
   for (const item of items) {
@@ -147,6 +147,21 @@ export async function visitInTurns<T>(
     const paused = pause();
     if (paused !== undefined) await paused;
   }
+}
+
+/** As `Map.groupBy`, in turns of the event loop. */
+export async function groupInTurns<T>(
+  items: Iterable<T>,
+  keyOf: (item: T) => string,
+): Promise<ReadonlyMap<string, readonly T[]>> {
+  const groups = new Map<string, T[]>();
+  await visitInTurns(items, (item) => {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
+  });
+  return groups;
 }
 
 /** Work that can pause after each of its steps, some milliseconds long. */
@@ -168,6 +183,40 @@ export async function takeSteps<T>(steps: Steps<T>, signal?: AbortSignal): Promi
     step = steps.next();
   }
   return step.value;
+}
+
+/** Sorts as `Array.prototype.sort` does, in a new array: parts of it first, which are then merged. */
+export function* sortInSteps<T>(items: readonly T[], compare: (a: T, b: T) => number): Steps<T[]> {
+  let runs: T[][] = [];
+  for (let first = 0; first < items.length; first += itemsPerTurn) {
+    if (first > 0) yield;
+    runs.push(items.slice(first, first + itemsPerTurn).sort(compare));
+  }
+  while (runs.length > 1) {
+    const merged: T[][] = [];
+    for (let at = 0; at < runs.length; at += 2)
+      merged.push(yield* mergeInSteps(runs[at] ?? [], runs[at + 1] ?? [], compare));
+    runs = merged;
+  }
+  return runs[0] ?? [];
+}
+
+/** Of items that are equal, those of `left` come first. */
+function* mergeInSteps<T>(left: T[], right: T[], compare: (a: T, b: T) => number): Steps<T[]> {
+  const merged: T[] = [];
+  const rest = left.values();
+  let next = rest.next();
+  for (const item of right) {
+    while (next.done !== true && compare(item, next.value) >= 0) {
+      merged.push(next.value);
+      next = rest.next();
+      if (merged.length % itemsPerTurn === 0) yield;
+    }
+    merged.push(item);
+    if (merged.length % itemsPerTurn === 0) yield;
+  }
+  for (; next.done !== true; next = rest.next()) merged.push(next.value);
+  return merged;
 }
 
 /** The result of work that takes turns where it is long, and is done at once where it is short. */

@@ -1,6 +1,7 @@
 // `metrics/list`: one row for each group, over all selectors. Rows are printed when they are sent.
+import { sortInSteps, takeSteps, visitInTurns } from "../../core/async/turns.ts";
 import { Refused, Unprocessable } from "../../core/errors.ts";
-import type { Buckets } from "../../core/rows.ts";
+import type { Buckets, Series } from "../../core/rows.ts";
 import { type Aggregation, combineBuckets, computeGrid, toSingleBucket } from "../../metrics/measures.ts";
 import { isPattern } from "../../metrics/tag-patterns.ts";
 import {
@@ -11,6 +12,7 @@ import {
   type RowBatch,
 } from "../runtime/operation.ts";
 import {
+  type AnsweredSelector,
   checkPoints,
   explainSelectors,
   findMetricsPart,
@@ -78,35 +80,23 @@ async function* printList(
   buckets: Buckets | undefined,
   context: Context,
 ): AsyncGenerator<RowBatch> {
-  const { select, group_by: groups, limit = Number.POSITIVE_INFINITY } = request;
+  const { select, limit = Number.POSITIVE_INFINITY } = request;
+  const { limits, signal } = context;
   const answered = buckets === undefined ? [] : await readSelectors(select, metrics, buckets, context);
-  const rows = new Map<string, ListRow>();
-  for (const { selector, plan, series } of answered) {
-    for (const { tags, values } of series) {
-      const value =
-        request.resolution === undefined
-          ? (values[0] ?? Number.NaN)
-          : reduceBuckets(values, plan.combine, selector);
-      if (!Number.isFinite(value)) continue;
-      const { id, group } = buildGroup(selector.name, tags, groups);
-      const row = rows.get(id) ?? { id, group, data: new Map<string, number>() };
-      rows.set(id, row);
-      row.data.set(selector.id, value);
-    }
+  const rows = await collectRows(request, answered, signal);
+  const wanted = Math.min(limit, rows.length);
+  if (wanted > limits.rows) {
+    const message = `The answer has more than ${limits.rows} rows; ask for fewer with limit`;
+    throw new Refused("result_too_large", message, { limit: limits.rows, wanted });
   }
   const first = select[0]?.id ?? "";
   const rank = ({ data }: ListRow) => data.get(first) ?? Number.NEGATIVE_INFINITY;
-  const sorted = [...rows.values()].sort((a, b) =>
-    rank(a) === rank(b) ? (a.id < b.id ? -1 : 1) : rank(a) < rank(b) ? 1 : -1,
-  );
-  const kept = sorted.slice(0, Math.min(limit, sorted.length));
-  if (kept.length > context.limits.rows) {
-    const message = `The answer has more than ${context.limits.rows} rows; ask for fewer with limit`;
-    throw new Refused("result_too_large", message, { limit: context.limits.rows, wanted: kept.length });
-  }
+  const compare = (a: ListRow, b: ListRow) =>
+    rank(a) === rank(b) ? (a.id < b.id ? -1 : 1) : rank(a) < rank(b) ? 1 : -1;
+  const sorted = await takeSteps(sortInSteps(rows, compare), signal);
   let text = opening;
   let count = 0;
-  for (const [index, { id, group, data }] of kept.entries()) {
+  for (const [index, { id, group, data }] of sorted.slice(0, wanted).entries()) {
     const row = { id, group: Object.fromEntries(group), data: Object.fromEntries(data) };
     text += `${index === 0 ? "" : ","}${JSON.stringify(row)}`;
     count += 1;
@@ -116,6 +106,28 @@ async function* printList(
     count = 0;
   }
   yield { count, text: `${text}]}` };
+}
+
+async function collectRows(
+  { resolution, group_by: groups }: ListRequest,
+  answered: readonly AnsweredSelector<ListRequest["select"][number]>[],
+  signal: AbortSignal,
+): Promise<readonly ListRow[]> {
+  const rows = new Map<string, ListRow>();
+  for (const { selector, plan, series } of answered) {
+    const buildGroup = createGroupBuilder(selector, groups);
+    const addSeries = ({ tags, values }: Series) => {
+      const value =
+        resolution === undefined ? (values[0] ?? Number.NaN) : reduceBuckets(values, plan.combine, selector);
+      if (!Number.isFinite(value)) return;
+      const { id, group } = buildGroup(tags);
+      const row = rows.get(id) ?? { id, group, data: new Map<string, number>() };
+      rows.set(id, row);
+      row.data.set(selector.id, value);
+    };
+    await visitInTurns(series, addSeries, signal);
+  }
+  return [...rows.values()];
 }
 
 function reduceBuckets(
@@ -129,18 +141,19 @@ function reduceBuckets(
   );
 }
 
-/** The row that a series belongs to. A tag that its selector does not name is left out of the group. */
-function buildGroup(
-  metric: string,
-  tags: Readonly<Record<string, string>>,
+/** Builds the row that a series belongs to. A tag that its selector does not name is left out of the group. */
+function createGroupBuilder(
+  { name, tags: named }: Selector,
   groups: ListRequest["group_by"],
-): Pick<ListRow, "id" | "group"> {
-  const byTag = [...new Set(groups.map(({ tag }) => tag))].flatMap((tag) =>
-    tag !== undefined && Object.hasOwn(tags, tag) ? [[tag, tags[tag] ?? ""] as const] : [],
+): (tags: Series["tags"]) => Pick<ListRow, "id" | "group"> {
+  const keys = [...new Set(groups.map(({ tag }) => tag))].filter(
+    (tag): tag is string => tag !== undefined && Object.hasOwn(named, tag),
   );
   const byName = groups.some(({ tag }) => tag === undefined);
-  return {
-    id: `${byName ? encodeIdPart(metric) : ""}|${printTags(sortTagKeys(byTag.map(([key]) => key)), tags)}`,
-    group: byName ? [["Name", metric], ...byTag] : byTag,
+  const head = `${byName ? encodeIdPart(name) : ""}|`;
+  const sortedKeys = sortTagKeys(keys);
+  return (tags) => {
+    const byTag = keys.map((key) => [key, tags[key] ?? ""] as const);
+    return { id: head + printTags(sortedKeys, tags), group: byName ? [["Name", name], ...byTag] : byTag };
   };
 }

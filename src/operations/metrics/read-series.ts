@@ -73,7 +73,7 @@ export function checkPoints(points: number, { limits }: Context): void {
 }
 
 /** A selector with its answer; unknown metrics have none. */
-interface AnsweredSelector<S extends Selector> {
+export interface AnsweredSelector<S extends Selector> {
   readonly selector: S;
   readonly plan: SelectorPlan;
   readonly series: readonly Series[];

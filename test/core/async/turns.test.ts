@@ -1,9 +1,12 @@
 import { setImmediate as nextIteration } from "node:timers/promises";
+import fc from "fast-check";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
   nameTurnOwner,
+  runSteps,
   runWithOwnTurns,
   type Steps,
+  sortInSteps,
   takeSteps,
   waitForTurn,
   yieldToEventLoop,
@@ -152,4 +155,28 @@ test("the event loop goes round after some milliseconds of work, of however many
   // The first steps of all are in one iteration here; a store waits for a turn before it.
   expect(Math.max(...stalls.slice(3))).toBeLessThanOrEqual(5 + 3);
   expect(stalls.length).toBeGreaterThan(400);
+});
+
+test("items are sorted in steps as they are in one, also those that are equal", () => {
+  const items = fc
+    .tuple(fc.integer({ min: 0, max: 12_000 }), fc.integer({ min: 1, max: 9_000 }), fc.integer())
+    .map(([length, keys, seed]) =>
+      Array.from({ length }, (_, at) => ({ key: Math.abs(Math.imul(at + 1, seed | 1)) % keys, at })),
+    );
+  const byKey = (a: { readonly key: number }, b: { readonly key: number }) => a.key - b.key;
+  const property = fc.property(items, (some) => {
+    expect(runSteps(sortInSteps(some, byKey))).toEqual(some.toSorted(byKey));
+  });
+  fc.assert(property, { numRuns: 30 });
+});
+
+test("many items are sorted in many steps", () => {
+  const items = Array.from({ length: 20_000 }, (_, at) => (at * 7_919) % 20_000);
+  const compared: number[] = [0];
+  const steps = sortInSteps(items, (a, b) => {
+    compared[compared.length - 1] = (compared.at(-1) ?? 0) + 1;
+    return a - b;
+  });
+  while (steps.next().done !== true) compared.push(0);
+  expect(Math.max(...compared)).toBeLessThan(30_000);
 });

@@ -1,0 +1,79 @@
+// Answers of many series are made in turns of the event loop, and are what they would be without them.
+import { describe, expect, test } from "vitest";
+import { defaults } from "#src/config/schema.ts";
+import type { Series } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { list } from "#src/operations/metrics/list.ts";
+import { type Context, createEndpoint, type Endpoint } from "#src/operations/runtime/operation.ts";
+import type { MetricStore } from "#src/store/metrics.ts";
+import { countTurns } from "../support/event-loop-turns.ts";
+
+const range = { site_id: "shop", from: "2026-01-15T10:00:00Z", to: "2026-01-15T10:10:00Z" };
+const selector = { name: "cpu", tags: { host: "*" }, field: "gauge" };
+
+/** Values of as many hosts, in the order of their names. */
+function seriesOf(count: number, valuesOf = (host: number) => [host % 7]): readonly Series[] {
+  const hosts = Array.from({ length: count }, (_, host) => ({ tags: { host: `h${host}` }, host }));
+  return hosts
+    .sort((a, b) => (a.tags.host < b.tags.host ? -1 : 1))
+    .map(({ tags, host }) => ({ tags, values: Float64Array.from(valuesOf(host)) }));
+}
+
+function contextOf(series: readonly Series[], limits: Partial<Context["limits"]> = {}): Context {
+  const unexpected = () => Promise.reject(new Error("unexpected"));
+  const store: MetricStore = {
+    names: unexpected,
+    tagKeys: unexpected,
+    type: async () => "gauge",
+    series: async () => series,
+  };
+  const metrics = { backend: "prom", match: {}, store };
+  return {
+    user: "ana",
+    sites: new Map([["shop", { id: "shop", retention: 86_400_000, counterDefault: "cumulative", metrics }]]),
+    limits: { ...defaults.limits, ...limits },
+    now: () => fromMillis(Date.UTC(2026, 0, 16)),
+    signal: new AbortController().signal,
+  };
+}
+
+async function answer(endpoint: Endpoint, body: object, context: Context): Promise<string> {
+  const result = endpoint.prepare({ ...range, ...body }).run(context);
+  if (!("pieces" in result)) throw new Error("pieces expected");
+  let text = "";
+  for await (const piece of result.pieces) text += piece.text;
+  return text;
+}
+
+describe("a list", () => {
+  const endpoint = createEndpoint(list);
+  const body = { select: [{ id: "a", ...selector }], group_by: [{ Tag: "host" }] };
+
+  test("takes turns with others", async () => {
+    const few = contextOf(seriesOf(10));
+    const many = contextOf(seriesOf(510));
+    const turns = await countTurns(() => answer(endpoint, body, few));
+    expect(await countTurns(() => answer(endpoint, body, many))).toBeGreaterThanOrEqual(turns + 500);
+  });
+
+  test("of many rows is in the order of their values, then of their ids", async () => {
+    const { rows } = JSON.parse(await answer(endpoint, body, contextOf(seriesOf(9_000))));
+    expect(rows).toHaveLength(9_000);
+    const sorted = rows.toSorted(
+      (a: { data: { a: number }; id: string }, b: { data: { a: number }; id: string }) =>
+        b.data.a - a.data.a || (a.id < b.id ? -1 : 1),
+    );
+    expect(rows).toEqual(sorted);
+    const best = JSON.parse(await answer(endpoint, { ...body, limit: 5 }, contextOf(seriesOf(9_000))));
+    expect(best.rows).toEqual(rows.slice(0, 5));
+  });
+
+  test("of too many rows is refused before it is sorted", async () => {
+    const refused = answer(endpoint, body, contextOf(seriesOf(30), { rows: 20 }));
+    await expect(refused).rejects.toMatchObject({ details: { limit: 20, wanted: 30 } });
+    const { rows } = JSON.parse(
+      await answer(endpoint, { ...body, limit: 20 }, contextOf(seriesOf(30), { rows: 20 })),
+    );
+    expect(rows).toHaveLength(20);
+  });
+});

@@ -4,6 +4,7 @@ import { defaults } from "#src/config/schema.ts";
 import type { Series } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { list } from "#src/operations/metrics/list.ts";
+import { timeseries } from "#src/operations/metrics/timeseries.ts";
 import { type Context, createEndpoint, type Endpoint } from "#src/operations/runtime/operation.ts";
 import type { MetricStore } from "#src/store/metrics.ts";
 import { countTurns } from "../support/event-loop-turns.ts";
@@ -75,5 +76,34 @@ describe("a list", () => {
       await answer(endpoint, { ...body, limit: 20 }, contextOf(seriesOf(30), { rows: 20 })),
     );
     expect(rows).toHaveLength(20);
+  });
+});
+
+describe("series over time", () => {
+  const endpoint = createEndpoint(timeseries);
+  const body = { resolution: "MINUTELY", select: [selector] };
+  const gaps = (host: number) =>
+    Array.from({ length: 10 }, (_, at) => (at % 3 === 0 ? Number.NaN : host + at));
+
+  test("take turns with others", async () => {
+    const few = contextOf(seriesOf(10, gaps));
+    const many = contextOf(seriesOf(210, gaps));
+    const turns = await countTurns(() => answer(endpoint, body, few));
+    // The id of each is made, its points are counted, and it is printed.
+    expect(await countTurns(() => answer(endpoint, body, many))).toBeGreaterThanOrEqual(turns + 3 * 200);
+  });
+
+  test.each([
+    [undefined, 6],
+    [true, 10],
+  ])("are the same where there are many, draw_null_as_zero: %s", async (draw_null_as_zero, points) => {
+    const filled = { ...body, select: [{ ...selector, draw_null_as_zero }] };
+    const { series } = JSON.parse(await answer(endpoint, filled, contextOf(seriesOf(5_000, gaps))));
+    const ids = series.map(({ id }: { id: string }) => id);
+    expect(ids).toHaveLength(5_000);
+    expect(ids).toEqual(ids.toSorted());
+    const second = series.find(({ tags }: Series) => tags.host === "h1");
+    expect(second).toMatchObject({ id: "cpu|host=h1|gauge", min: points === 10 ? 0 : 2, max: 9 });
+    expect(second.data).toHaveLength(points);
   });
 });

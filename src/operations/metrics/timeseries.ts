@@ -1,7 +1,7 @@
 // `metrics/timeseries`: a series for each selector and combination of tags. Each series is printed when it is sent, so a large
 // answer is never held as text.
 
-import { yieldToEventLoop } from "../../core/async/turns.ts";
+import { createPause, sortInSteps, takeSteps, visitInTurns } from "../../core/async/turns.ts";
 import type { Buckets, Series } from "../../core/rows.ts";
 import { chooseResolution, computeGrid } from "../../metrics/measures.ts";
 import {
@@ -12,6 +12,7 @@ import {
   type RowBatch,
 } from "../runtime/operation.ts";
 import {
+  type AnsweredSelector,
   checkPoints,
   explainSelectors,
   findMetricsPart,
@@ -62,19 +63,6 @@ export const timeseries: Operation<TimeseriesRequest, never> = {
   },
 };
 
-/** Series whose ids are made in one turn of the event loop. */
-const idsPerTurn = 1_000;
-
-/** A series on its way out. Its points are the values that are finite: a sum may pass what a number holds. */
-interface PrintableSeries {
-  readonly selector: Selector;
-  readonly tags: Series["tags"];
-  readonly values: Float64Array;
-  readonly points: number;
-  readonly min: number;
-  readonly max: number;
-}
-
 async function* printTimeseries(
   opening: string,
   { select, limit = Number.POSITIVE_INFINITY }: TimeseriesRequest,
@@ -83,35 +71,24 @@ async function* printTimeseries(
   context: Context,
 ): AsyncGenerator<RowBatch> {
   const answered = await readSelectors(select, metrics, buckets, context);
-  // Two selectors may find one series; it is answered once, as the first of them wants it.
-  const found = new Map<string, PrintableSeries>();
-  let unprinted = 0;
-  for (const { selector, series } of answered) {
-    const idOf = createIdPrinter(selector);
-    const own: { readonly id: string; readonly series: Series }[] = [];
-    for (const one of series) {
-      if (own.length % idsPerTurn === idsPerTurn - 1) await yieldToEventLoop();
-      own.push({ id: idOf(one.tags), series: one });
-    }
-    for (const { id, series } of own.sort((a, b) => (a.id < b.id ? -1 : 1))) {
-      if (found.size >= limit || found.has(id)) continue;
-      const drawn = toPrintableSeries(selector, series);
-      found.set(id, drawn);
-      unprinted += charsPerSeriesHead + drawn.points * charsPerPoint;
-    }
-  }
+  const { found, chars } = await collectSeries(answered, limit, context.signal);
+  let unprinted = chars;
+  const pause = createPause(context.signal);
   const piece = createChunkWriter(buckets);
   let count = 0;
   let separator = "";
   printText(piece, opening);
-  for (const [id, drawn] of found) {
+  for (const [id, { selector, series }] of found) {
+    const paused = pause();
+    if (paused !== undefined) await paused;
+    const values = drawValues(selector, series);
     printAscii(piece, separator);
-    printSeriesHead(piece, id, drawn);
+    printSeriesHead(piece, id, selector, series.tags, values);
     separator = ",";
     let points = 0;
     for (let first = 0; first < buckets.count; first += pointsPerTurn) {
       const end = Math.min(first + pointsPerTurn, buckets.count);
-      points += printPoints(piece, drawn.values, { first, end }, points === 0);
+      points += printPoints(piece, values, { first, end }, points === 0);
       if (piece.end < charsPerChunk) continue;
       unprinted -= piece.end;
       yield { count, text: takeText(piece), unprinted };
@@ -129,32 +106,73 @@ const charsPerPoint = 70;
 
 const charsPerSeriesHead = 300;
 
-/** With a zero for each bucket without a value where the selector wants them. */
-function toPrintableSeries(selector: Selector, series: Series): PrintableSeries {
-  const values =
-    selector.draw_null_as_zero === true
-      ? series.values.map((value) => (Number.isFinite(value) ? value : 0))
-      : series.values;
+interface SelectedSeries {
+  readonly selector: Selector;
+  readonly series: Series;
+}
+
+/**
+ * The series of the answer by their ids, and how many characters they have in it, roughly. Two selectors may find one
+ * series; it is answered once, as the first of them wants it.
+ */
+async function collectSeries(
+  answered: readonly AnsweredSelector<Selector>[],
+  limit: number,
+  signal: AbortSignal,
+): Promise<{ readonly found: ReadonlyMap<string, SelectedSeries>; readonly chars: number }> {
+  const found = new Map<string, SelectedSeries>();
+  let chars = 0;
+  for (const { selector, series: all } of answered) {
+    const idOf = createIdPrinter(selector);
+    const own: { readonly id: string; readonly series: Series }[] = [];
+    await visitInTurns(all, (series) => own.push({ id: idOf(series.tags), series }), signal);
+    const sorted = await takeSteps(
+      sortInSteps(own, (a, b) => (a.id < b.id ? -1 : 1)),
+      signal,
+    );
+    const select = ({ id, series }: (typeof own)[number]) => {
+      if (found.size >= limit || found.has(id)) return;
+      found.set(id, { selector, series });
+      chars += charsPerSeriesHead + countPoints(selector, series) * charsPerPoint;
+    };
+    await visitInTurns(sorted, select, signal);
+  }
+  return { found, chars };
+}
+
+function countPoints({ draw_null_as_zero: fill }: Selector, { values }: Series): number {
+  if (fill === true) return values.length;
   let points = 0;
+  for (const value of values) if (Number.isFinite(value)) points += 1;
+  return points;
+}
+
+/** With a zero for each bucket without a value where the selector wants them. */
+function drawValues({ draw_null_as_zero: fill }: Selector, { values }: Series): Float64Array {
+  return fill === true ? values.map((value) => (Number.isFinite(value) ? value : 0)) : values;
+}
+
+/**
+ * An entry of `series` up to its points, its keys in the specification's order. Points are the values that are finite: a
+ * sum may pass what a number holds.
+ */
+function printSeriesHead(
+  piece: ChunkWriter,
+  id: string,
+  { name, field }: Selector,
+  tags: Series["tags"],
+  values: Float64Array,
+): void {
+  const named = `{"id":${JSON.stringify(id)},"name":${JSON.stringify(name)},"tags":${JSON.stringify(tags)}`;
+  printText(piece, `${named},"field":"${field}","min":`);
   let min = Number.POSITIVE_INFINITY;
   let max = Number.NEGATIVE_INFINITY;
-  for (let bucket = 0; bucket < values.length; bucket += 1) {
-    const value = values[bucket] ?? Number.NaN;
+  for (const value of values) {
     if (!Number.isFinite(value)) continue;
-    points += 1;
     min = Math.min(min, value);
     max = Math.max(max, value);
   }
-  return { selector, tags: series.tags, values, points, min, max };
-}
-
-/** An entry of `series` up to its points, its keys in the specification's order. */
-function printSeriesHead(piece: ChunkWriter, id: string, drawn: PrintableSeries): void {
-  const { tags, points, min, max } = drawn;
-  const { name, field } = drawn.selector;
-  const named = `{"id":${JSON.stringify(id)},"name":${JSON.stringify(name)},"tags":${JSON.stringify(tags)}`;
-  printText(piece, `${named},"field":"${field}","min":`);
-  if (points === 0) printAscii(piece, 'null,"max":null');
+  if (min > max) printAscii(piece, 'null,"max":null');
   else {
     printNumber(piece, min);
     printAscii(piece, ',"max":');

@@ -5,8 +5,15 @@ import type { Series } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { list } from "#src/operations/metrics/list.ts";
 import { timeseries } from "#src/operations/metrics/timeseries.ts";
-import { type Context, createEndpoint, type Endpoint } from "#src/operations/runtime/operation.ts";
+import { checkVisual, savedVisual, savedVisualCsv } from "#src/operations/metrics/visuals.ts";
+import {
+  type Context,
+  createEndpoint,
+  type Endpoint,
+  type RowBatch,
+} from "#src/operations/runtime/operation.ts";
 import type { MetricStore } from "#src/store/metrics.ts";
+import { type PublishedVisuals, readVisual } from "#src/visuals/visual.ts";
 import { countTurns } from "../support/event-loop-turns.ts";
 
 const range = { site_id: "shop", from: "2026-01-15T10:00:00Z", to: "2026-01-15T10:10:00Z" };
@@ -38,12 +45,17 @@ function contextOf(series: readonly Series[], limits: Partial<Context["limits"]>
   };
 }
 
-async function answer(endpoint: Endpoint, body: object, context: Context): Promise<string> {
-  const result = endpoint.prepare({ ...range, ...body }).run(context);
+async function listPieces(endpoint: Endpoint, body: object, context: Context): Promise<RowBatch[]> {
+  const result = endpoint.prepare(body).run(context);
   if (!("pieces" in result)) throw new Error("pieces expected");
-  let text = "";
-  for await (const piece of result.pieces) text += piece.text;
-  return text;
+  const pieces: RowBatch[] = [];
+  for await (const piece of result.pieces) pieces.push(piece);
+  return pieces;
+}
+
+async function answer(endpoint: Endpoint, body: object, context: Context): Promise<string> {
+  const pieces = await listPieces(endpoint, { ...range, ...body }, context);
+  return pieces.map(({ text }) => text).join("");
 }
 
 describe("a list", () => {
@@ -105,5 +117,59 @@ describe("series over time", () => {
     const second = series.find(({ tags }: Series) => tags.host === "h1");
     expect(second).toMatchObject({ id: "cpu|host=h1|gauge", min: points === 10 ? 0 : 2, max: 9 });
     expect(second.data).toHaveLength(points);
+  });
+});
+
+describe("the table of a visual", () => {
+  const [json, csv] = [createEndpoint(savedVisual), createEndpoint(savedVisualCsv)];
+  const id = "AAAAAAAAAAAAAAAAAAAAAA";
+  const { site_id: site, ...times } = range;
+  const file = { id, title: "CPU", type: "line", site, ...times, resolution: "MINUTELY", select: [selector] };
+  const visual = readVisual(JSON.stringify(file), "visual.yaml", checkVisual);
+
+  /** With one answer that all share. */
+  function publish(series: readonly Series[]): Context {
+    let shared: ReturnType<PublishedVisuals["shareAnswer"]> | undefined;
+    const shareAnswer: PublishedVisuals["shareAnswer"] = (_, compute) =>
+      (shared ??= compute(new AbortController().signal));
+    return { ...contextOf(series), visuals: { find: () => visual, shareAnswer } };
+  }
+
+  /** Each host begins at another minute, and has gaps. */
+  const gaps = (host: number) =>
+    Array.from({ length: 10 }, (_, at) => (at < host % 4 || (at + host) % 5 === 0 ? Number.NaN : host + at));
+
+  test("of many columns is printed in pieces, each value in the line of its time", async () => {
+    const context = publish(seriesOf(6_000, gaps));
+    const pieces = await listPieces(csv, { id }, context);
+    for (const { text } of pieces) expect(text.split(",").length).toBeLessThan(30_000);
+    const [header = [], ...lines] = pieces
+      .flatMap(({ text }) => text.split("\r\n").slice(0, -1))
+      .map((line) => line.split(","));
+    expect(pieces.reduce((sum, { count }) => sum + count, 0)).toBe(11);
+    const { series } = JSON.parse((await listPieces(json, { id }, context)).map(({ text }) => text).join(""));
+    expect(header).toEqual(["timestamp", ...series.map((one: { id: string }) => one.id)]);
+    type Point = { readonly timestamp: string; readonly value: number };
+    const points = series.map(({ data }: { data: readonly Point[] }) =>
+      data.map(({ timestamp, value }) => `${timestamp} ${value}`),
+    );
+    const found = series.map((_: unknown, column: number) =>
+      lines.flatMap((line) => (line[column + 1] === "" ? [] : [`${line[0]} ${line[column + 1]}`])),
+    );
+    expect(found).toEqual(points);
+  });
+
+  test("is made once for all who ask for it", async () => {
+    const context = publish(seriesOf(3_000, gaps));
+    const ask = () => listPieces(csv, { id }, context);
+    const first = await ask();
+    expect(await countTurns(async () => expect(await ask()).toEqual(first))).toBeLessThan(3);
+  });
+
+  test("takes turns with others, also while its answer is printed", async () => {
+    const context = publish(seriesOf(6_000, gaps));
+    const answered = await countTurns(() => listPieces(json, { id }, context));
+    const printed = (await listPieces(json, { id }, context)).length;
+    expect(answered).toBeGreaterThanOrEqual(3 * 6_000 + printed - 1);
   });
 });

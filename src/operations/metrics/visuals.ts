@@ -2,7 +2,13 @@
 // is public is decided by the visual's file alone; whatever else is asked for is not found.
 
 import * as z from "zod";
-import { yieldToEventLoop } from "../../core/async/turns.ts";
+import {
+  runWithOwnTurns,
+  sortInSteps,
+  takeSteps,
+  takeTurns,
+  yieldToEventLoop,
+} from "../../core/async/turns.ts";
 import { readOwn } from "../../core/collections.ts";
 import { type Issue, NotFound, Refused, Unprocessable } from "../../core/errors.ts";
 import { parseJsonInTurns } from "../../core/json/json-in-turns.ts";
@@ -128,6 +134,8 @@ function computeVisual(visual: Visual, { visuals, ...context }: Context): Promis
     for await (const { text } of result.pieces) {
       texts.push(text);
       size += text.length;
+      // No client, for whom a piece would wait, is between this and the next one.
+      await yieldToEventLoop();
       if (size <= maxAnswerChars) continue;
       const message =
         "The visual has become too large: its file should ask for fewer series or a coarser resolution";
@@ -152,33 +160,72 @@ async function* printVisual(
 
 // ---- CSV ----------------------------------------------------------------------------------------------------
 
-const linesPerChunk = 500;
+/** By the answer that they are made of, for as long as that one is kept. */
+const tables = new WeakMap<readonly string[], Promise<readonly RowBatch[]>>();
 
+/** Printed once for all who ask, as the answer itself. */
 async function* printTable(visual: Visual, computed: Promise<readonly string[]>): AsyncGenerator<RowBatch> {
-  const { series, rows } = (await parseJsonInTurns((await computed).join(""))) as VisualData;
-  const lines = series === undefined ? listRowCells(visual, rows ?? []) : listSeriesCells(series);
+  const answer = await computed;
+  const table = tables.get(answer) ?? runWithOwnTurns(() => computeTable(visual, answer));
+  tables.set(answer, table);
+  yield* await table;
+}
+
+const linesPerChunk = 500;
+/** What is printed in one turn of the event loop: some milliseconds. */
+const cellsPerChunk = 20_000;
+
+async function computeTable(visual: Visual, answer: readonly string[]): Promise<readonly RowBatch[]> {
+  const { series, rows } = (await parseJsonInTurns(answer.join(""))) as VisualData;
+  const lines = series === undefined ? listRowCells(visual, rows ?? []) : await listSeriesCells(series);
+  const printed: RowBatch[] = [];
   let piece: (readonly CsvCell[])[] = [];
-  for await (const line of lines) {
+  let cells = 0;
+  const print = () => printed.push({ count: piece.length, text: printCsv(piece) });
+  for (const line of lines) {
     piece.push(line);
-    if (piece.length < linesPerChunk) continue;
-    yield { count: piece.length, text: printCsv(piece) };
+    cells += line.length;
+    if (piece.length < linesPerChunk && cells < cellsPerChunk) continue;
+    print();
     piece = [];
+    cells = 0;
+    await yieldToEventLoop();
   }
-  if (piece.length > 0) yield { count: piece.length, text: printCsv(piece) };
+  if (piece.length > 0) print();
+  return printed;
 }
 
 /** A line for each time that some series has a point at; a series without one has an empty cell. */
-async function* listSeriesCells(series: readonly VisualSeries[]): AsyncGenerator<readonly CsvCell[]> {
-  yield ["timestamp", ...series.map(({ id }) => id)];
-  const columns: Map<string, number>[] = [];
+async function listSeriesCells(series: readonly VisualSeries[]): Promise<Iterable<readonly CsvCell[]>> {
   const times = new Set<string>();
-  for (const { data } of series) {
-    columns.push(new Map(data.map(({ timestamp, value }) => [timestamp, value])));
-    for (const { timestamp } of data) times.add(timestamp);
-    await yieldToEventLoop();
-  }
+  for await (const some of takeTurns(listTimes(series))) for (const time of some) times.add(time);
   // All have the same form, so that their order as text is that of time.
-  for (const time of [...times].sort()) yield [time, ...columns.map((column) => column.get(time))];
+  const sorted = await takeSteps(sortInSteps([...times], (a, b) => (a < b ? -1 : 1)));
+  return alignSeries(series, sorted);
+}
+
+function* listTimes(series: readonly VisualSeries[]): Generator<string> {
+  for (const { data } of series) for (const { timestamp } of data) yield timestamp;
+}
+
+function* alignSeries(
+  series: readonly VisualSeries[],
+  times: readonly string[],
+): Generator<readonly CsvCell[]> {
+  yield ["timestamp", ...series.map(({ id }) => id)];
+  // Points are in the order of time: those before the next one of each series are in lines before.
+  const next = new Uint32Array(series.length);
+  for (const time of times) {
+    const line: CsvCell[] = [time];
+    for (const [column, { data }] of series.entries()) {
+      const at = next[column] ?? 0;
+      const point = data[at];
+      const isHere = point?.timestamp === time;
+      if (isHere) next[column] = at + 1;
+      line.push(isHere ? point.value : undefined);
+    }
+    yield line;
+  }
 }
 
 /** As far as the columns need it; the routes have checked the rest. */

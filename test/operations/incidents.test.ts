@@ -132,18 +132,24 @@ describe("errors", () => {
         fc.integer({ min: 1, max: 4 }),
         fc.constantFrom("last" as const, "number" as const),
         fc.constantFrom(["error"] as const, ["action"] as const, ["error", "action"] as const),
-        async (spans, limit, order, kinds) => {
+        fc.constantFrom(undefined, "a", "get"),
+        async (spans, limit, order, kinds, text) => {
           const { run } = open(spans);
-          const whole = await run(prepareIncidents("shop", {}, { ...all, kinds, order }));
+          const selection = { ...all, kinds, order, ...(text !== undefined && { text }) };
+          const whole = await run(prepareIncidents("shop", {}, selection));
           const paged: Incident[] = [];
           for (let offset = 0; ; offset += limit) {
             const page: IncidentPage = await run(
-              prepareIncidents("shop", {}, { ...all, kinds, order, offset, limit }),
+              prepareIncidents("shop", {}, { ...selection, offset, limit }),
             );
             paged.push(...page.incidents);
             if (page.incidents.length < limit) break;
           }
           expect(paged.map(({ digest }) => digest)).toEqual(whole.incidents.map(({ digest }) => digest));
+          // A text finds some of them, and each is what it is without one.
+          const { incidents: unsearched } = await run(prepareIncidents("shop", {}, { ...all, kinds, order }));
+          const lastOf = new Map(unsearched.map(({ digest, last }) => [digest, last]));
+          for (const { digest, last } of whole.incidents) expect(last).toBe(lastOf.get(digest));
           const digests = whole.incidents.filter(({ kind }) => kind === "error").map(({ digest }) => digest);
           const [first, ...others] = digests;
           if (first === undefined) return;

@@ -28,6 +28,8 @@ export interface Incident {
   readonly exception: ErrorOccurrence | undefined;
   /** When its newest row ended. */
   readonly last: Instant;
+  /** Where it stands in a list by time: when its newest row ended that has the text which is looked for. */
+  readonly listedAt: Instant;
   /** What counting its rows has found; absent where only the newest was read. */
   readonly figures: ErrorFigures | undefined;
   /** Of an action. */
@@ -57,7 +59,7 @@ export interface IncidentQuery {
   readonly revision?: string | undefined;
   /** Text that the names of the incident or its message contain, in any case. */
   readonly text?: string | undefined;
-  /** By the newest occurrence, newest first; or by number. */
+  /** By the newest occurrence, with a text by the newest that has it, newest first; or by number. */
   readonly order: "last" | "number";
   readonly offset: number;
   readonly limit: number;
@@ -86,7 +88,7 @@ export async function listIncidents(query: IncidentQuery, context: Context): Pro
   const all = found.flatMap(({ incidents }) => incidents);
   const sorted = all.toSorted((a, b) =>
     query.order === "last"
-      ? compare(b.last, a.last) || compare(a.digest, b.digest)
+      ? compare(b.listedAt, a.listedAt) || compare(a.digest, b.digest)
       : compare(a.number, b.number) || compare(a.digest, b.digest),
   );
   const isComplete = found.every((part) => part.isComplete);
@@ -136,43 +138,44 @@ interface ErrorTally {
   first: Instant;
   count: number;
   readonly actions: Set<string>;
-  /** Whether one of the rows has the text that is looked for. */
-  hasText: boolean;
+  /** When the newest of the rows ended that have the text which is looked for; undefined while none has it. */
+  listedAt: Instant | undefined;
 }
 
-/** Counts rows that come newest first, until an older one begins a digest that `isEnough` no longer wants. */
+/** Errors among which a text is looked for. */
+const maxSearchedErrors = 100_000;
+
+/** Counts rows that come newest first, until an older one begins a digest with the text that `isEnough` no longer wants. */
 async function tallyErrors(
   rows: AsyncIterable<TraceSummary>,
   text: string | undefined,
-  isEnough: (found: ReadonlyMap<string, ErrorTally>, newest: Instant, next: Instant) => boolean,
+  isEnough: (found: number, newest: Instant, next: Instant) => boolean,
 ): Promise<{ readonly tallies: ReadonlyMap<string, ErrorTally>; readonly isComplete: boolean }> {
   const tallies = new Map<string, ErrorTally>();
-  let oldestNewest: Instant | undefined;
+  let found = 0;
+  let oldest: Instant | undefined;
   const hasText = createTextMatcher(text);
-  for await (const row of rows) {
-    const { exception } = row;
+  for await (const { exception, ...row } of rows) {
     if (exception === undefined) continue;
-    const known = tallies.get(exception.digest);
-    if (known === undefined) {
-      if (oldestNewest !== undefined && isEnough(tallies, oldestNewest, row.time))
-        return { tallies, isComplete: false };
-      oldestNewest = row.time;
-      const newest = { ...row, exception };
-      tallies.set(exception.digest, {
-        newest,
-        first: row.time,
-        count: 1,
-        actions: new Set([row.action_name]),
-        hasText: hasText(newest),
-      });
-      continue;
+    const newest = { ...row, exception };
+    const tally = tallies.get(exception.digest) ?? createTally(newest);
+    if (tally.listedAt === undefined && hasText(newest)) {
+      if (oldest !== undefined && isEnough(found, oldest, row.time)) return { tallies, isComplete: false };
+      tally.listedAt = oldest = row.time;
+      found += 1;
     }
-    known.first = row.time;
-    known.count += 1;
-    known.actions.add(row.action_name);
-    known.hasText ||= hasText({ ...row, exception });
+    tally.first = row.time;
+    tally.count += 1;
+    tally.actions.add(row.action_name);
+    tallies.set(exception.digest, tally);
+    if (tallies.size - found > maxSearchedErrors)
+      throw createTooManyIncidents(maxSearchedErrors, tallies.size);
   }
   return { tallies, isComplete: true };
+}
+
+function createTally(newest: ErrorTally["newest"]): ErrorTally {
+  return { newest, first: newest.time, count: 0, actions: new Set(), listedAt: undefined };
 }
 
 async function findErrors(
@@ -196,27 +199,15 @@ async function findErrors(
     context,
   );
   const { rows: rowLimit } = context.limits;
-  // Incidents that are tied at the end of a page are all read, since their order is that of their digests. One without the text
-  // so far may have it in an older row.
+  // Incidents that are tied at the end of a page are all read, since their order is that of their digests.
   const { tallies, isComplete } = await tallyErrors(rows, query.text, (found, newest, next) => {
-    checkCount(found.size, rowLimit);
-    return found.size >= wanted && next < newest && haveFirstText(found, wanted);
+    if (found > rowLimit) throw createTooManyIncidents(rowLimit, found);
+    return found >= wanted && next < newest;
   });
   const incidents = [...tallies].flatMap(([digest, tally]) =>
-    tally.hasText ? [toErrorIncident(site, digest, tally, isComplete)] : [],
+    tally.listedAt === undefined ? [] : [toErrorIncident(site, digest, tally, tally.listedAt, isComplete)],
   );
   return { incidents, isComplete };
-}
-
-/** Whether each of the newest so many has the text. */
-function haveFirstText(tallies: ReadonlyMap<string, ErrorTally>, wanted: number): boolean {
-  let seen = 0;
-  for (const { hasText } of tallies.values()) {
-    if (seen === wanted) break;
-    if (!hasText) return false;
-    seen += 1;
-  }
-  return true;
 }
 
 /** A digest's names are those of all of its rows; its message and action may differ, and those of any row count. */
@@ -230,6 +221,7 @@ function toErrorIncident(
   site: string,
   digest: string,
   { newest, first, count, actions }: ErrorTally,
+  listedAt: Instant,
   isCounted: boolean,
 ): Incident {
   return {
@@ -241,6 +233,7 @@ function toErrorIncident(
     action: newest.action_name,
     exception: newest.exception,
     last: newest.time,
+    listedAt,
     figures: isCounted ? { count, first, actions: [...actions].toSorted(compare) } : undefined,
     stats: undefined,
   };
@@ -292,7 +285,8 @@ async function findActionIncidents(
       .filter((row) => row.action.toLowerCase().includes(needle) || encodeActionDigest(row) === text)
       .map((row) => [formatActionKey(row), row]),
   );
-  checkCount(byKey.size, context.limits.rows);
+  const { rows: rowLimit } = context.limits;
+  if (byKey.size > rowLimit) throw createTooManyIncidents(rowLimit, byKey.size);
   const enough = Math.min(wanted, byKey.size);
   const newest = new Map<string, TraceSummary>();
   const listing = { ...scope, candidates: "requests", byAction: true, by: "time", order: "desc" } as const;
@@ -349,15 +343,15 @@ function toActionIncident(
     action,
     exception: undefined,
     last,
+    listedAt: last,
     figures: undefined,
     stats: { count, mean, has_npo },
   };
 }
 
-function checkCount(found: number, limit: number): void {
-  if (found <= limit) return;
+function createTooManyIncidents(limit: number, wanted: number): Refused {
   const message = `The site has more than ${limit} incidents in the range; narrow it`;
-  throw new Refused("result_too_large", message, { limit, wanted: found });
+  return new Refused("result_too_large", message, { limit, wanted });
 }
 
 // ---- Samples ------------------------------------------------------------------------------------------------

@@ -634,6 +634,16 @@ test.each([
   expect((await demo.graphql(query)).data).toBeDefined();
 });
 
+test.each([
+  ["a field", "sites { id } site(id: $x) @include(if: $on) { id }"],
+  ["a fragment", "sites { id } ...F @include(if: $on) } fragment F on Query { site(id: $x) { id }"],
+  ["an inline fragment", "sites { id } ... @include(if: $on) { site(id: $x) { id } }"],
+])("a variable that is null refuses nothing in what is left out: %s", async (_, selection) => {
+  const query = `query ($x: String = "demo-shop", $on: Boolean = false) { ${selection} }`;
+  expect((await demo.graphql(query, { x: null })).data).toBeDefined();
+  expect(await demo.graphql(query, { x: null, on: true })).not.toHaveProperty("data");
+});
+
 test("a variable that is null of another operation refuses nothing", async () => {
   const document = 'query A { viewer { id } } query B($x: String = "demo-shop") { site(id: $x) { id } }';
   const body = JSON.stringify({ query: document, operationName: "A", variables: { x: null } });

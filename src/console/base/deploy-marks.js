@@ -34,7 +34,7 @@ export async function markDeploys(markText, draw, options) {
     if (known.length > 0) show(known);
     const marks = await requestMarks(site.id, bounds, signal);
     lastMarks.set(site, marks);
-    if (JSON.stringify(marks) !== JSON.stringify(known)) show(marks);
+    if (known.length === 0 || JSON.stringify(marks) !== JSON.stringify(known)) show(marks);
   } catch (error) {
     // A site that is gone, or that the token may not see, has no marks.
     if (isAborted(error) || (error instanceof Failure && error.status === 404)) return;

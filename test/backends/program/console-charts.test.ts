@@ -174,6 +174,17 @@ describe("a chart", () => {
     expect(await told.count()).toBe(0);
   });
 
+  test("says nothing more where there turn out to be no deploys", async () => {
+    const down = { error: "source_unavailable", message: "the source is away", details: {} };
+    await page.route(markersPath, (route) => route.fulfill({ status: 503, json: down }));
+    await openChart(1);
+    const told = page.getByText("Deploys are not marked. the source is away");
+    await told.waitFor();
+    await answerMarkers();
+    await told.getByRole("button", { name: "Try again" }).click();
+    await told.waitFor({ state: "detached" });
+  });
+
   test("names the unit and the time at its axes", async () => {
     const written = await recordTexts();
     await openChart(1);

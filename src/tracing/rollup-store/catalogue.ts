@@ -165,32 +165,42 @@ function toStoredGroup(
     load: async (wanted, decode, signal) => {
       const group = hashGroup(name);
       const loaded = await loadSegments(store, group, wanted, decode, signal);
-      const missing = wanted.find((segment) => !loaded.has(segment));
-      if (missing !== undefined) await noteIfDamaged(store, group, missing, signal);
+      await noteDamaged(
+        store,
+        group,
+        wanted.filter((segment) => !loaded.has(segment)),
+        signal,
+      );
       return loaded;
     },
   };
 }
 
-/** By store, the groups of which requests have met documents that are damaged or gone, until a roller looks through them. */
-const damagedGroups = new WeakMap<RollupStore, Set<string>>();
+/** By store and group, the ids of documents that requests found damaged or gone, until a roller of this process takes them. */
+const damagedIds = new WeakMap<RollupStore, Map<string, Set<string>>>();
 
-/** One segment is enough. Figures that are as they were written would be made the same again. */
-async function noteIfDamaged(
+/** Of segments that could not be loaded. Figures that are as they were written would be made the same again. */
+async function noteDamaged(
   store: RollupStore,
   group: string,
-  segment: StoredSegment,
+  missing: readonly StoredSegment[],
   signal: AbortSignal,
 ): Promise<void> {
-  const damaged = await findDamagedSegments(store, [segment], signal);
+  const damaged = await findDamagedSegments(store, missing, signal);
   if (damaged.length === 0) return;
-  const noted = damagedGroups.get(store) ?? new Set();
-  damagedGroups.set(store, noted.add(group));
+  const groups = damagedIds.get(store) ?? new Map<string, Set<string>>();
+  damagedIds.set(store, groups);
+  const noted = groups.get(group) ?? new Set();
+  groups.set(group, noted);
+  for (const { id } of damaged) noted.add(id);
 }
 
-/** Returns whether requests of this process have met damaged documents of the group since the last time. */
-export function takeDamageNote(store: RollupStore, group: string): boolean {
-  return damagedGroups.get(store)?.delete(group) ?? false;
+/** The ids of the group's documents that requests of this process have found damaged or gone since the last time. */
+export function takeDamaged(store: RollupStore, group: string): ReadonlySet<string> {
+  const groups = damagedIds.get(store);
+  const noted = groups?.get(group) ?? new Set();
+  groups?.delete(group);
+  return noted;
 }
 
 /** The figures by segment, in the order of the segments. Those that are not there or cannot be read are left out. */

@@ -223,6 +223,29 @@ describe("rollers", () => {
     await expect(askWith(length - 61 * minute)).rejects.toBeInstanceOf(FiguresUnfinished);
   });
 
+  test("make figures anew that a request of another instance found damaged", async () => {
+    const site = openBusySite();
+    // Another process has another store, with the same documents.
+    const pauses = { idle: 5, leased: 5, failed: 1, longestFailed: 10, sweep: 0 };
+    start(site, { ...site.inner }, { pauses });
+    const expectFigures = () =>
+      vi.waitFor(async () => expect((await site.ask(0)).downstream).toMatchObject([{ count: 30 }]), {
+        timeout: 20_000,
+      });
+    await expectFigures();
+    start(site, site.inner, { pauses });
+    const ids: string[] = [];
+    for await (const batch of site.inner.list(signal)) ids.push(...batch.map(({ id }) => id));
+    const segments = ids.filter((id) => parseSegmentId(id) !== undefined);
+    await site.inner.remove(segments, signal);
+    await site.inner.create(
+      segments.map((id) => ({ id, site: "a", made: 0, body: "{}" })),
+      signal,
+    );
+    await expect(site.ask(1)).rejects.toBeInstanceOf(FiguresUnfinished);
+    await expectFigures();
+  });
+
   test("let a request know that only the ends of its range are too long", async () => {
     const site = openBusySite();
     for (const target of site.targets)

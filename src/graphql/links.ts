@@ -212,6 +212,17 @@ export function buildTraceRef(row: MarkedRow, id: unknown, start: Instant, end =
   };
 }
 
+const tracesOfLines = new WeakMap<MarkedRow, TraceRef | null>();
+
+/** Reads the line once, by however many aliases it is asked for. */
+function findTraceOfLine(line: MarkedRow): TraceRef | null {
+  const known = tracesOfLines.get(line);
+  if (known !== undefined) return known;
+  const found = buildTraceRef(line, readSubject("trace", line.json)?.id, toInstant(line.timestamp));
+  tracesOfLines.set(line, found);
+  return found;
+}
+
 /** @throws {Unprocessable} `invalid_request` */
 export function checkBetween(name: string, value: number, most: number): number {
   if (value >= 1 && value <= most) return value;
@@ -249,8 +260,7 @@ const resolvers: Resolvers = {
       }),
   },
   LogLine: {
-    trace: (line: MarkedRow) =>
-      buildTraceRef(line, readSubject("trace", line.json)?.id, toInstant(line.timestamp)),
+    trace: findTraceOfLine,
     pod: async (line: MarkedRow, _, { readout }) => {
       const said = readSubject("pod", line.json);
       if (said === undefined) return null;

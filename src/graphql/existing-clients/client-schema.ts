@@ -18,11 +18,11 @@ import {
   searchSamples,
 } from "./incident-fields.ts";
 import { incidentTypes } from "./incident-types.ts";
-import { logResolvers } from "./log-fields.ts";
+import { logResolvers, plainLogFields } from "./log-fields.ts";
 import { logbookTypes } from "./logbook-types.ts";
 import { type MarkerArguments, markerResolvers, readMarkers } from "./marker-fields.ts";
 import { metricResolvers } from "./metric-fields.ts";
-import { completeTypes } from "./type-completion.ts";
+import { completeTypes, type PlainFields } from "./type-completion.ts";
 
 export const clientTypes = `${appTypes}${incidentTypes}${dataTypes}${logbookTypes}${absentTypes}`;
 
@@ -170,7 +170,9 @@ const resolvers: Resolvers = {
   ...markerResolvers,
 };
 
+const plainFields: PlainFields = { ...plainLogFields, KeyStringValue: ["key", "value"] };
+
 /** Gives the types of `clientTypes`, by which the schema has been extended, their answers and their words. */
 export function completeClientTypes(schema: GraphQLSchema): void {
-  completeTypes(schema, clientTypes, resolvers);
+  completeTypes(schema, clientTypes, resolvers, plainFields);
 }

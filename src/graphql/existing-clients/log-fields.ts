@@ -5,6 +5,7 @@ import { parse } from "../../log-query/parse.ts";
 import { narrowQuery, printAnyOf } from "../../log-query/print.ts";
 import type { Context, Resolvers, Session } from "../../operations/runtime/session.ts";
 import { type BackReference, refuseBelowRows } from "./batches.ts";
+import type { PlainFields } from "./type-completion.ts";
 
 /** The logs of a site. */
 interface LogsRow {
@@ -13,6 +14,13 @@ interface LogsRow {
 
 interface SourceRow extends LogsRow, BackReference {
   readonly id: string;
+  readonly name: string;
+  readonly type: string;
+  readonly fmt: string;
+}
+
+function toSource(site: Site, id: string, isBackReference = false): SourceRow {
+  return { site, id, name: id, type: "custom", fmt: "JSON", isBackReference };
 }
 
 interface LineArguments {
@@ -29,7 +37,7 @@ interface LineArguments {
 const defaultLines = 100;
 
 function listSources(site: Site): readonly SourceRow[] {
-  return [...(site.logs?.sources.keys() ?? [])].map((id) => ({ site, id }));
+  return [...(site.logs?.sources.keys() ?? [])].map((id) => toSource(site, id));
 }
 
 /** Which lines are meant, as the operations take it; undefined where there can be none. */
@@ -60,9 +68,39 @@ function answerWithoutLogs<Answer>({ site }: LogsRow, session: Session, answer: 
   }));
 }
 
-interface LineRow {
-  readonly line: Readonly<Record<string, unknown>>;
-  readonly site: Site;
+/** A line as its fields show it, without a resolver for each of them. */
+class LineRow {
+  readonly id: unknown;
+  readonly timestamp: unknown;
+  readonly message: unknown;
+  readonly hostname: unknown;
+  readonly group: unknown;
+  readonly severity: string;
+  readonly source: SourceRow;
+  readonly #json: unknown;
+  #attributes: readonly KeyValue[] | undefined;
+
+  constructor(line: Readonly<Record<string, unknown>>, source: SourceRow) {
+    this.id = line.id;
+    this.timestamp = line.timestamp;
+    this.message = line.message ?? "";
+    this.hostname = line.hostname ?? "";
+    this.group = line.group;
+    this.severity = String(line.severity).toUpperCase();
+    this.source = source;
+    this.#json = line.json;
+  }
+
+  /** Parsed once, and only where they are asked for. */
+  get attributes(): readonly KeyValue[] {
+    this.#attributes ??= listAttributes(this.#json);
+    return this.#attributes;
+  }
+}
+
+interface KeyValue {
+  readonly key: string;
+  readonly value: string;
 }
 
 async function readLines(logs: LogsRow, args: LineArguments, session: Session): Promise<readonly LineRow[]> {
@@ -73,7 +111,12 @@ async function readLines(logs: LogsRow, args: LineArguments, session: Session): 
   const lines = await session.runOperation("logs.lines", { ...selection, pagination });
   if (!Array.isArray(lines)) return [];
   // A page is longer to end between two milliseconds; these clients have no cursor that needs it.
-  return lines.slice(0, per_page).map((line) => ({ line, site: logs.site }));
+  const sources = new Map<unknown, SourceRow>();
+  return lines.slice(0, per_page).map((line) => {
+    const source = sources.get(line.source_id) ?? toSource(logs.site, String(line.source_id), true);
+    sources.set(line.source_id, source);
+    return new LineRow(line, source);
+  });
 }
 
 async function countLines(logs: LogsRow, args: LineArguments, session: Session) {
@@ -89,8 +132,8 @@ async function countLines(logs: LogsRow, args: LineArguments, session: Session) 
 }
 
 /** The body's members, those of objects within it under names with dots. */
-function listAttributes(json: unknown) {
-  const found: { readonly key: string; readonly value: string }[] = [];
+function listAttributes(json: unknown): readonly KeyValue[] {
+  const found: KeyValue[] = [];
   const waiting: { readonly key: string; readonly value: unknown }[] = [{ key: "", value: parseBody(json) }];
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     const { key, value } = next;
@@ -126,23 +169,15 @@ export const logResolvers: Resolvers = {
     queryWindow: ({ site }: LogsRow) => Math.min(maxInt, Math.round(site.retention / secondsPerMilli)),
   },
   Source: {
-    name: ({ id }: SourceRow) => id,
-    type: () => "custom",
-    fmt: () => "JSON",
     metrics: async (source: SourceRow, args: LineArguments, { readout }: Context) => {
       await refuseBelowRows(source, "metrics", readout);
       return await countLines(source, { ...args, sourceIds: [source.id] }, readout);
     },
   },
-  AppLogLine: {
-    ...Object.fromEntries(
-      ["id", "timestamp", "message", "hostname", "group"].map((name) => [
-        name,
-        ({ line }: LineRow) => line[name],
-      ]),
-    ),
-    severity: ({ line }: LineRow) => String(line.severity).toUpperCase(),
-    source: ({ line, site }: LineRow) => ({ site, id: String(line.source_id), isBackReference: true }),
-    attributes: ({ line }: LineRow) => listAttributes(line.json),
-  },
+};
+
+/** Fields that the rows themselves have. */
+export const plainLogFields: PlainFields = {
+  AppLogLine: ["id", "timestamp", "message", "hostname", "group", "severity", "source", "attributes"],
+  Source: ["id", "name", "type", "fmt"],
 };

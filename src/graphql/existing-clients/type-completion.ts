@@ -20,15 +20,23 @@ import {
 import type { Context, Resolvers } from "../../operations/runtime/session.ts";
 import { argumentWords, fieldWords, typeWords, valueWords } from "./descriptions.ts";
 
+/** Names of fields by type that every row has as they are answered: these need no resolver, which would cost a call for each. */
+export type PlainFields = Readonly<Record<string, readonly string[]>>;
+
 /** Sets resolvers and descriptions of the types that a document defines. */
-export function completeTypes(schema: GraphQLSchema, definitions: string, resolvers: Resolvers): void {
+export function completeTypes(
+  schema: GraphQLSchema,
+  definitions: string,
+  resolvers: Resolvers,
+  plainFields: PlainFields,
+): void {
   for (const node of parse(definitions).definitions) {
     if (!("name" in node) || node.name === undefined) continue;
     const type = schema.getType(node.name.value);
     if (type === undefined) throw new Error(`no type ${node.name.value}`);
     type.description ??= typeWords[type.name] ?? otherTypeWords;
     const names = "fields" in node ? (node.fields ?? []).map(({ name }) => name.value) : [];
-    if (isObjectType(type) || isInterfaceType(type)) completeFields(type, names, resolvers);
+    if (isObjectType(type) || isInterfaceType(type)) completeFields(type, names, resolvers, plainFields);
     if (isUnionType(type) || isInterfaceType(type)) type.resolveType = (row) => row.__typename;
     describeInputType(type);
   }
@@ -38,11 +46,15 @@ function completeFields(
   type: GraphQLObjectType | GraphQLInterfaceType,
   names: readonly string[],
   resolvers: Resolvers,
+  plainFields: PlainFields,
 ): void {
   const fields = type.getFields();
   for (const name of names) {
     const field = fields[name];
-    if (field !== undefined) completeField(field, type, resolvers[type.name]?.[name]);
+    if (field === undefined) continue;
+    describeField(field, type);
+    if (isInterfaceType(type) || plainFields[type.name]?.includes(name)) continue;
+    field.resolve = createResolver(field, resolvers[type.name]?.[name]);
   }
 }
 
@@ -61,25 +73,22 @@ const otherWords = "For existing clients.";
 
 type Resolve = NonNullable<NonNullable<Resolvers[string]>[string]>;
 
-function completeField(
-  field: GraphQLField<unknown, Context>,
-  type: GraphQLNamedType,
-  resolve: Resolve | undefined,
-): void {
-  const empty = toEmptyAnswer(field.type);
+function describeField(field: GraphQLField<unknown, Context>, type: GraphQLNamedType): void {
   const words = fieldWords[`${type.name}.${field.name}`] ?? fieldWords[field.name];
   field.description ??= words ?? `For existing clients; always ${describeEmpty(field.type)}.`;
   for (const argument of field.args)
     argument.description ??=
       argumentWords[`${field.name}.${argument.name}`] ?? argumentWords[argument.name] ?? otherWords;
-  if (isInterfaceType(type)) return;
-  field.resolve =
-    resolve === undefined
-      ? (parent: unknown) => {
-          const value = isRecord(parent) ? parent[field.name] : undefined;
-          return value === undefined || value === null ? empty : value;
-        }
-      : async (...args: Parameters<Resolve>) => (await resolve(...args)) ?? empty;
+}
+
+/** What is at hand is answered at once: a promise for each field of each row would cost more than all else. */
+function createResolver(field: GraphQLField<unknown, Context>, resolve: Resolve | undefined): Resolve {
+  const empty = toEmptyAnswer(field.type);
+  const answer = resolve ?? ((parent: unknown) => (isRecord(parent) ? parent[field.name] : undefined));
+  return (...args) => {
+    const value = answer(...args);
+    return value instanceof Promise ? value.then((later) => later ?? empty) : (value ?? empty);
+  };
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -1,8 +1,9 @@
 // Texts of existing clients: what tags of samples and attributes of log lines are as such, and a time that finds a sample.
+import { isObjectType } from "graphql";
 import { afterAll, expect, test } from "vitest";
 import type { Attributes } from "#src/core/rows.ts";
 import type { Backend } from "#src/store/backend.ts";
-import { createDemo } from "../../support/demo-server.ts";
+import { createDemo, loadPlainSchema } from "../../support/demo-server.ts";
 
 const tags: Attributes = {
   "app.tag.text": "a",
@@ -93,3 +94,28 @@ test("attributes of log lines keep the spelling of their numbers, in lists too",
   ];
   expect(data?.app).toEqual({ logs: { lines: [{ attributes }] } });
 });
+
+test("a line's fields are read as they are, without a call of a resolver for each alias of each line", async () => {
+  const { schema } = await loadPlainSchema();
+  for (const name of ["AppLogLine", "KeyStringValue"]) {
+    const type = schema.getType(name);
+    if (!isObjectType(type)) throw new Error(`no type ${name}`);
+    for (const field of Object.values(type.getFields())) expect(field.resolve, field.name).toBeUndefined();
+  }
+  const { data, errors } = await demo.graphql(
+    `{ app(id: "demo-shop") { logs { lines(limit: 1) {
+      severity hostname group a: attributes { key } b: attributes { key } source { id name type fmt canBeModified }
+    } } } }`,
+  );
+  expect(errors).toBeUndefined();
+  const { logs } = (data?.app ?? {}) as { readonly logs?: { readonly lines: readonly LineAnswer[] } };
+  expect(logs?.lines).toMatchObject([
+    { source: { id: "app", name: "app", type: "custom", fmt: "JSON", canBeModified: false } },
+  ]);
+  expect(logs?.lines[0]?.a).toEqual(logs?.lines[0]?.b);
+});
+
+interface LineAnswer {
+  readonly a: unknown;
+  readonly b: unknown;
+}

@@ -40,13 +40,18 @@ const layers: readonly Layer[] = [
     types: ["src/{telemetry,config,store}"],
   },
   {
+    folder: "src/graphql/lists",
+    imports: ["src/core/async"],
+    types: ["src/operations/runtime"],
+  },
+  {
     folder: "src/graphql/existing-clients",
-    imports: ["src/operations/**", "src/{log-query,core,core/*}"],
+    imports: ["src/graphql/lists", "src/operations/**", "src/{log-query,core,core/*}"],
     types: ["src/access"],
   },
   {
     folder: "src/graphql",
-    imports: ["src/graphql/existing-clients", "src/operations/**", "src/{files,config,core,core/*}"],
+    imports: ["src/graphql/{existing-clients,lists}", "src/operations/**", "src/{files,config,core,core/*}"],
     types: ["src/{access,store}"],
   },
   {

@@ -2,7 +2,6 @@
 // beside the rows that it starts from, where the whole row is at hand, so it needs no `selectionSet`, for which Mesh
 // would stitch a single source; and beside a second source it is still one delegation. Each is batched: all rows of a
 // level that ask for the same link with the same arguments become one request to each source.
-import { setImmediate } from "node:timers";
 import DataLoader from "dataloader";
 import { extendSchema, type GraphQLSchema, isObjectType, parse } from "graphql";
 import { yieldToEventLoop } from "../core/async/turns.ts";
@@ -24,6 +23,7 @@ import type { PreparedOperation } from "../operations/runtime/operation.ts";
 import { createInvalidRequest } from "../operations/runtime/request-body.ts";
 import type { Resolvers, Session } from "../operations/runtime/session.ts";
 import { clientTypes, completeClientTypes } from "./existing-clients/client-schema.ts";
+import { createBatchSchedule } from "./lists/list-turns.ts";
 
 /** Links are nullable, whatever they answer: a failure of one must not take the row that it starts from. */
 const typeDefs = /* GraphQL */ `
@@ -183,7 +183,7 @@ export function loadBatched<Question>(
         if (!Array.isArray(answers)) throw new Error(`${link} answered no list`);
         return answers.map((answer) => markRows(answer, { site_id: site }));
       },
-      { cache: false, maxBatchSize: maxBatchSize, batchScheduleFn: (run) => void setImmediate(run) },
+      { cache: false, maxBatchSize: maxBatchSize, batchScheduleFn: createBatchSchedule(session) },
     );
     known.set(key, loader);
   }

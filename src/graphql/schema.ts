@@ -42,6 +42,7 @@ import type { Endpoint } from "../operations/runtime/operation.ts";
 import type { AnswerPlace, Context, Session, TailEvent } from "../operations/runtime/session.ts";
 import { addEntities } from "./entities.ts";
 import { addLinks, markRows } from "./links.ts";
+import { completeListsInTurns } from "./lists/list-turns.ts";
 
 const dateTime = new GraphQLScalarType<string, string>({
   name: "DateTime",
@@ -395,4 +396,6 @@ function toWireNames(
 }
 
 /** What `.meshrc.yaml` names as the source `telemetry`. */
-export const schema: GraphQLSchema = addEntities(addLinks(buildQuerySchema(operations)));
+export const schema: GraphQLSchema = completeListsInTurns(
+  addEntities(addLinks(buildQuerySchema(operations))),
+);

@@ -78,6 +78,10 @@ function buildShapes(length: number): Readonly<Record<string, string>> {
 }
 const shapes = buildShapes(mebibyte);
 
+function repeatField(field: string): string {
+  return Array.from({ length: 40 }, (_, at) => `a${at}: ${field}`).join(" ");
+}
+
 export const attacks: Readonly<Record<string, Attack>> = {
   ...Object.fromEntries(
     Object.entries(shapes).map(([name, body]) => [`body: ${name}`, { path: lines, body }]),
@@ -270,6 +274,19 @@ export const attacks: Readonly<Record<string, Attack>> = {
       traceparent: `00-${"a".repeat(32)}-${"b".repeat(16)}-01`,
       tracestate: fill((n) => `k${n}=v`, headerRoom),
     },
+  },
+  "GraphQL: a link of 10,000 lines under 40 names": {
+    path: "/graphql",
+    body: JSON.stringify({
+      query: `{ logs_lines(site_id: "demo-shop", source_ids: ["app", "nginx", "worker"], query: "",
+      pagination: { per_page: 10000, order: DESC }) { ${repeatField("trace { trace_id }")} } }`,
+    }),
+  },
+  "GraphQL: attributes of 10,000 lines under 40 names": {
+    path: "/graphql",
+    body: JSON.stringify({
+      query: `{ app(id: "demo-shop") { logs { lines(limit: 10000) { ${repeatField("attributes { key value }")} } } } }`,
+    }),
   },
 };
 

@@ -1,11 +1,11 @@
 // What many rows of one answer ask for is read together; and what would multiply the rows of an answer by themselves is
 // refused: an app, an incident or an organization that a row leads back to is its name, and reads no source.
-import { setImmediate } from "node:timers";
 import DataLoader from "dataloader";
 import { isNonEmpty, type NonEmpty } from "../../core/collections.ts";
 import type { PreparedOperation } from "../../operations/runtime/operation.ts";
 import { createInvalidRequest } from "../../operations/runtime/request-body.ts";
 import type { Session } from "../../operations/runtime/session.ts";
+import { createBatchSchedule } from "../lists/list-turns.ts";
 
 type Loader = DataLoader<string, unknown>;
 const loaders = new WeakMap<Session, Map<string, Loader>>();
@@ -29,7 +29,7 @@ export async function loadTogether<Answer>(
     loader = new DataLoader<string, unknown>(
       async (questions) =>
         isNonEmpty(questions) ? await session.runLink(link, () => prepare(questions)) : [],
-      { maxBatchSize, batchScheduleFn: (run) => void setImmediate(run) },
+      { maxBatchSize, batchScheduleFn: createBatchSchedule(session) },
     );
     known.set(name, loader);
   }

@@ -1,5 +1,4 @@
 // Incidents and their samples for existing clients: errors by their digests and actions by theirs, of one site.
-import { setImmediate } from "node:timers";
 import DataLoader from "dataloader";
 import { isNonEmpty } from "../../core/collections.ts";
 import { printAttribute } from "../../core/json/lossless-json.ts";
@@ -23,6 +22,7 @@ import {
 } from "../../operations/incident-operations.ts";
 import { createInvalidRequest } from "../../operations/runtime/request-body.ts";
 import type { Resolvers, Session } from "../../operations/runtime/session.ts";
+import { createBatchSchedule } from "../lists/list-turns.ts";
 import { type BackReference, loadTogether, refuseBelowRows } from "./batches.ts";
 import { buildTimeline } from "./timeline.ts";
 
@@ -124,7 +124,7 @@ function createFiguresLoader(
         prepareErrorFigures(app.id, range, selection, digests),
       );
     },
-    { maxBatchSize: 1_000, batchScheduleFn: (run) => void setImmediate(run) },
+    { maxBatchSize: 1_000, batchScheduleFn: createBatchSchedule(session) },
   );
 }
 

@@ -1,5 +1,4 @@
 // Markers of deploys for existing clients: a revision, from its first to its last request within a range.
-import { setImmediate } from "node:timers";
 import DataLoader from "dataloader";
 import { printInstantToMilli, toMillis } from "../../core/time.ts";
 import {
@@ -9,6 +8,7 @@ import {
   type RequestedRange,
 } from "../../operations/incident-operations.ts";
 import type { Resolvers, Session } from "../../operations/runtime/session.ts";
+import { createBatchSchedule } from "../lists/list-turns.ts";
 import { type AppRow, readCount } from "./incident-fields.ts";
 
 export interface MarkerArguments extends RequestedRange {
@@ -53,7 +53,7 @@ export async function readMarkers(
       session.runLink("DeployMarker.exceptionCount", () =>
         prepareErrorCounts(app.id, args, namespaces, revisions),
       ),
-    { maxBatchSize: maxRevisionsPerQuery, batchScheduleFn: (run) => void setImmediate(run) },
+    { maxBatchSize: maxRevisionsPerQuery, batchScheduleFn: createBatchSchedule(session) },
   );
   const [only = null, ...others] = namespaces;
   const namespace = others.length === 0 ? only : null;

@@ -24,7 +24,7 @@ import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/limits.ts";
 import type { HeldBytes } from "../core/async/held-bytes.ts";
 import { yieldToEventLoop } from "../core/async/turns.ts";
-import { LimitReached, TooMany } from "../core/errors.ts";
+import { LimitReached, Refused, TooMany } from "../core/errors.ts";
 import { parseJson } from "../core/json/parse-json.ts";
 import { chooseGraphqlType, isMediaTypeAccepted } from "../core/negotiation.ts";
 import { describeFailure, isClientFault, toGraphqlError } from "../operations/runtime/error-response.ts";
@@ -261,12 +261,32 @@ interface SessionOptions {
   readonly noteDocument: (document: string) => void;
   readonly held: HeldBytes;
   readonly gone: AbortSignal;
+  /** Told once where the answer holds too many values. */
+  readonly onTooLarge: () => void;
   /** Told of what is not the client's affair. */
   readonly onFailure: (operation: string, error: unknown) => void;
   /** Opens a live tail. @throws as its route */
   readonly followTail: (operation: string, input: unknown) => Promise<AsyncIterable<TailEvent>>;
   readonly readTailPosition: Session["readTailPosition"];
   readonly createNext: Session["createNext"];
+}
+
+/**
+ * An answer may have so many values for each row that a request may hold: aliases repeat the fields of a row, and a row's
+ * own lists are no rows of the request.
+ */
+const valuesPerRow = 10;
+
+function createValueBudget(limit: number, onTooLarge: () => void): Session["spendValues"] {
+  let left = limit;
+  return (values) => {
+    const isFirst = left >= 0;
+    left -= values;
+    if (left >= 0) return;
+    if (isFirst) onTooLarge();
+    const message = `The answer holds more than ${limit} values; ask for fewer rows, or for fewer fields and aliases of each`;
+    throw toFieldError(toGraphqlError(describeFailure(new Refused("result_too_large", message, { limit }))));
+  };
 }
 
 /** Operations and links of one request under way at once: each takes one of the places of the token, and of the server. */
@@ -289,6 +309,7 @@ export function createSession(options: SessionOptions): Session {
     releaseRows: options.held.release,
     sites: [...executor.selectVisibleSites(principal).values()],
     missing,
+    spendValues: createValueBudget(valuesPerRow * limits.rows, options.onTooLarge),
     runOperation: async (name, input, place) => {
       const endpoint = operations.find((one) => one.name === name);
       if (endpoint === undefined) throw new Error(`no operation ${name}`);

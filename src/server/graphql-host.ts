@@ -105,6 +105,7 @@ async function loadGateway(host: GraphqlHost) {
       noteDocument: (query) => noteQuery(log, { query }),
       gone,
       held,
+      onTooLarge: () => telemetry.recordLimit("result"),
       onFailure: (operation, err) =>
         telemetry.log({ level: "error", message: "request failed", request: id, operation, err }),
       followTail: (...asked) => followOperation(host.dispatcher, admission, tail, cutConnection, ...asked),

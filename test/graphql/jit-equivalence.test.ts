@@ -10,7 +10,11 @@ const demo = await createDemo();
 afterAll(() => demo.close());
 
 const sources = new Map(["app", "nginx", "worker"].map((id) => [id, {}]));
-const readout = { user: "demo", sites: ["demo-shop", "demo-blog"].map((id) => ({ id, logs: { sources } })) };
+const readout = {
+  user: "demo",
+  sites: ["demo-shop", "demo-blog"].map((id) => ({ id, logs: { sources } })),
+  spendValues: () => {},
+};
 
 /** Fields that read no source, by type; where they lead, by name. */
 const fields = {

@@ -1,6 +1,7 @@
 // Long lists are completed in turns of the event loop, and answered as if they were not.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterAll, expect, test } from "vitest";
+import type { Site } from "#src/access/sites.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import type { Backend } from "#src/store/backend.ts";
@@ -30,13 +31,13 @@ const countReads = (backend: Backend): Backend => {
   };
   return { ...backend, stores: { ...backend.stores, traces: { ...traces, find } } };
 };
+function withLines(site: Site): Site {
+  return { ...site, ...(site.logs && { logs: { ...site.logs, store: { ...site.logs.store, lines } } }) };
+}
 const demo = await createDemo({
   watch: countReads,
   graphql: loadPlainSchema,
-  site: (site) => ({
-    ...site,
-    ...(site.logs && { logs: { ...site.logs, store: { ...site.logs.store, lines } } }),
-  }),
+  site: withLines,
 });
 afterAll(() => demo.close());
 
@@ -108,4 +109,32 @@ test("rows that are completed in many turns ask for their links two hundred at a
   const { errors } = await demo.graphql(`{ ${readLines(3_000, `${fields} trace { spans { span_id } }`)} }`);
   expect(errors).toBeUndefined();
   expect(reads).toBe(15);
+});
+
+test("values are counted over all lists of an answer, with the items of lists within rows", async () => {
+  const small = await createDemo({ graphql: loadPlainSchema, limits: { rows: 1_000 }, site: withLines });
+  const ask = (rows: number, fields: string) =>
+    small.graphql(`{ app(id: "demo-shop") { logs { lines(limit: ${rows}) { ${fields} } } } }`);
+  const attributes = (aliases: number) =>
+    Array.from({ length: aliases }, (_, at) => `a${at}: attributes { key value }`).join(" ");
+  expect((await ask(900, "attributes { key }")).errors).toBeUndefined();
+  // Each line and its attribute are an object, and ten plain fields count as one.
+  expect((await ask(900, `id ${attributes(9)}`)).errors).toBeUndefined();
+  const { data, errors } = await ask(900, attributes(12));
+  expect(data).toEqual({ app: { logs: { lines: null } } });
+  expect(errors).toMatchObject([
+    {
+      message: expect.stringMatching(/more than 10,?000 values; ask for fewer rows/),
+      path: ["app", "logs", "lines"],
+      extensions: { status: 422, slug: "result_too_large", details: { limit: 10_000 } },
+    },
+  ]);
+  const links = Array.from({ length: 10 }, (_, at) => `a${at}: trace { trace_id }`).join(" ");
+  // A fragment that is spread twice asks for its fields once.
+  const spread = `{ ${readLines(900, "...Links ...Links")} } fragment Links on LogLine { ${links} }`;
+  expect((await small.graphql(spread)).errors).toBeUndefined();
+  const both = `{ a: ${readLines(600, links)} b: ${readLines(400, links)} }`;
+  const answer = await small.graphql(both);
+  expect(answer.errors).toMatchObject([{ extensions: { slug: "result_too_large" } }]);
+  await small.close();
 });

@@ -62,7 +62,7 @@ function measure(query: Query, typeName: string, nodes: readonly FieldNode[]): S
       : [];
   return possible
     .map((one) => measureObject(query, one, nodes))
-    .reduce((most, one) => (one.values > most.values ? one : most), { values: 1, lists: [] });
+    .reduce((most, one) => (one.values > most.values ? one : most), { values: 0, lists: [] });
 }
 
 function measureObject(query: Query, type: GraphQLObjectType, nodes: readonly FieldNode[]): Selection {

@@ -128,7 +128,10 @@ function completeInTurns(field: GraphQLField<unknown, Context>): void {
 
 function prepareList(list: unknown, session: Session, info: GraphQLResolveInfo): unknown {
   if (!Array.isArray(list) || list.length === 0) return list;
+  const handOverCounted = (values: number) => {
+    session.spendValues(values);
+    return handOver(session, list, values);
+  };
   const values = countValues(list, readSelection(info));
-  if (values instanceof Promise) return values.then((counted) => handOver(session, list, counted));
-  return handOver(session, list, values);
+  return values instanceof Promise ? values.then(handOverCounted) : handOverCounted(values);
 }

@@ -19,6 +19,11 @@ export interface Session {
    * @throws {GraphQLError} with what REST would have said, in its `extensions`
    */
   readonly runOperation: (operation: string, input: unknown, place?: AnswerPlace) => Promise<unknown>;
+  /**
+   * Counts values that the answer gets from the rows of a list, before they are completed.
+   * @throws {GraphQLError} `result_too_large`
+   */
+  readonly spendValues: (values: number) => void;
   /** What partial answers lack, so far. */
   readonly missing: readonly MissingAtPlace[];
   /** What a link has prepared, run as an operation is. Errors as `runOperation`. */

@@ -8,7 +8,8 @@ import { type GraphQLNamedType, type GraphQLSchema, isScalarType } from "graphql
 import { ownSource, parseMeshrc } from "../config/mesh-config.ts";
 import { ConfigError, toErrorMessage } from "../core/errors.ts";
 import type { LogEvent } from "../store/backend.ts";
-import { schema } from "./schema.ts";
+import { completeListsInTurns } from "./lists/list-turns.ts";
+import { schema as ownSchema } from "./schema.ts";
 import { boundSourceFetch } from "./source-fetch.ts";
 
 /** A schema that can be served, and what its resolvers need around them. */
@@ -32,7 +33,7 @@ interface MeshOptions {
  */
 class TelemetryHandler {
   async getMeshSource() {
-    return { schema };
+    return { schema: ownSchema };
   }
 }
 const ownHandler = "readout-telemetry";
@@ -96,7 +97,9 @@ export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unifie
       ...unified.plugins.filter((plugin) => plugin.onContextBuilding !== undefined),
       ...(config.additionalEnvelopPlugins ?? []),
     ]);
-    return { schema: unified.schema, plugins: [...plugins], stitched };
+    // What our source has completed, a stitched schema completes once more.
+    const schema = stitched ? completeListsInTurns(unified.schema, false) : unified.schema;
+    return { schema, plugins: [...plugins], stitched };
   } catch (error) {
     if (error instanceof ConfigError) throw error;
     const reason = told.length > 0 ? told.join("; ") : toErrorMessage(error);

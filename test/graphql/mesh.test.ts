@@ -167,6 +167,36 @@ describe("a source beside ours", { timeout: 240_000 }, () => {
     await Promise.all([through.close(), without.close()]);
   });
 
+  test("has the rows of a long list completed in turns of the event loop", async () => {
+    const unified = await loadMesh({ file: own, text: beside(), ...quiet });
+    const type = unified.schema.getType("LogLine");
+    if (!isObjectType(type)) throw new Error("no type LogLine");
+    const { id } = type.getFields();
+    if (id === undefined) throw new Error("no field LogLine.id");
+    let inTurn = 0;
+    let most = 0;
+    id.resolve = () => {
+      inTurn += 1;
+      most = Math.max(most, inTurn);
+      if (inTurn === 1)
+        setImmediate(() => {
+          inTurn = 0;
+        });
+      // Some time passes, as with a field that costs more.
+      for (const until = performance.now() + 0.1; performance.now() < until; );
+      return "id";
+    };
+    const demo = await createDemo({ graphql: async () => unified });
+    const names = Array.from({ length: 9 }, (_, at) => `a${at}: message`).join(" ");
+    const query = `{ logs_lines(site_id: "demo-shop", source_ids: ["app"], query: "",
+      pagination: { per_page: 2000, order: DESC }) { id ${names} } }`;
+    const { data, errors } = await demo.graphql(query);
+    expect(errors).toBeUndefined();
+    expect(data?.logs_lines).toHaveLength(2_000);
+    expect(most).toBeLessThan(500);
+    await demo.close();
+  });
+
   test("refuses more keys than a request may have, whichever alias is the one too many", async () => {
     const unified = await loadMesh({ file: own, text: beside(), ...quiet });
     const demo = await createDemo({ graphql: async () => unified });

@@ -95,8 +95,11 @@ export function createBatchSchedule(session: Session): (run: () => void) => void
   };
 }
 
-/** Has all lists of objects counted, and handed to the executor in turns where they are long. */
-export function completeListsInTurns(schema: GraphQLSchema): GraphQLSchema {
+/**
+ * Has all lists of objects handed to the executor in turns where they are long. They are counted for the request unless the
+ * schema delegates to one that has counted them.
+ */
+export function completeListsInTurns(schema: GraphQLSchema, isCounted = true): GraphQLSchema {
   const types = Object.values(schema.getTypeMap()).filter(
     (type): type is GraphQLObjectType => isObjectType(type) && !isIntrospectionType(type),
   );
@@ -108,7 +111,7 @@ export function completeListsInTurns(schema: GraphQLSchema): GraphQLSchema {
   for (const type of types)
     for (const field of Object.values(type.getFields()))
       if (isListOfObjects(field) && (field.resolve !== undefined || !listed.has(type.name)))
-        completeInTurns(field);
+        completeInTurns(field, isCounted);
   return schema;
 }
 
@@ -116,20 +119,20 @@ function isListOfObjects({ type }: GraphQLField<unknown, Context>): boolean {
   return isListType(getNullableType(type)) && isCompositeType(getNamedType(type));
 }
 
-function completeInTurns(field: GraphQLField<unknown, Context>): void {
+function completeInTurns(field: GraphQLField<unknown, Context>, isCounted: boolean): void {
   const { resolve = (parent: unknown) => (parent as Readonly<Record<string, unknown>>)[field.name] } = field;
   field.resolve = (parent, args, context, info) => {
     const list = resolve(parent, args, context, info);
     return list instanceof Promise
-      ? list.then((rows) => prepareList(rows, context.readout, info))
-      : prepareList(list, context.readout, info);
+      ? list.then((rows) => prepareList(rows, context.readout, info, isCounted))
+      : prepareList(list, context.readout, info, isCounted);
   };
 }
 
-function prepareList(list: unknown, session: Session, info: GraphQLResolveInfo): unknown {
+function prepareList(list: unknown, session: Session, info: GraphQLResolveInfo, isCounted: boolean): unknown {
   if (!Array.isArray(list) || list.length === 0) return list;
   const handOverCounted = (values: number) => {
-    session.spendValues(values);
+    if (isCounted) session.spendValues(values);
     return handOver(session, list, values);
   };
   const values = countValues(list, readSelection(info));

@@ -1,7 +1,6 @@
 // The Kubernetes store of Prometheus: nodes and pods at the snapshots of a range, and the pod overview. Snapshots are read
 // in slices, each with the snapshot before it for the growth of counters.
 
-import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import type { Buckets, NodesRow, PodsRow } from "../../../src/core/rows.ts";
 import type {
   KubernetesStore,
@@ -113,6 +112,7 @@ async function* readNodeRows(
   slices: Iterable<Buckets>,
   signal: AbortSignal,
 ): AsyncGenerator<readonly NodesRow[]> {
+  const isAsked = ({ node_name: name }: NodesRow): boolean => node === undefined || name === node;
   for (const slice of slices) {
     const snapshots = includePrevious(slice);
     const queries = {
@@ -122,8 +122,8 @@ async function* readNodeRows(
     const found = await queryAll(client, queries, snapshots, signal, nodeQueryOrder);
     const answers = {
       ...found,
-      otel: normaliseOtelLabels(found.otel),
-      restarts: normaliseOtelLabels(found.restarts),
+      otel: await normaliseOtelLabels(found.otel, signal),
+      restarts: await normaliseOtelLabels(found.restarts, signal),
     };
     const restarting = cluster.hidesRestarts
       ? [...answers.roots, ...answers.exporters, ...answers.windows, ...answers.otel].filter(
@@ -142,10 +142,7 @@ async function* readNodeRows(
     );
     for (let index = 1; index < snapshots.count; index += 1) {
       const rows = buildNodeRows(answers, samples, snapshots, index);
-      yield* yieldRows(
-        node === undefined ? rows : rows.filter(({ node_name }) => node_name === node),
-        signal,
-      );
+      yield* yieldRows(rows, (row) => row, isAsked, signal);
     }
   }
 }
@@ -201,7 +198,7 @@ async function* readPods(
     const { restarts, podInterfaces, otelInterfaces, otelRestarts } = answers;
     const restarting = cluster.hidesRestarts
       ? [...podInterfaces, ...otelInterfaces]
-      : [...restarts, ...otelRestarts, ...findSandboxChanges(podInterfaces, snapshots)];
+      : [...restarts, ...otelRestarts, ...(await findSandboxChanges(podInterfaces, snapshots, signal))];
     const spellings = [...listPlainSpellings("pods"), ...otel.filter(isInterfaceSpelling)];
     const samples = await readRestartSamples(
       client,
@@ -212,11 +209,10 @@ async function* readPods(
       snapshots,
       signal,
     );
-    const listPods = joinPodState(answers, snapshots);
-    await yieldToEventLoop();
-    const buildRows = joinPodRows(answers, samples, snapshots);
+    const listPods = await joinPodState(answers, snapshots, signal);
+    const prepareRows = await joinPodRows(answers, samples, snapshots, signal);
     for (let index = 1; index < snapshots.count; index += 1) {
-      yield* yieldRows(buildRows(listPods(index), index).filter(accepts), signal);
+      yield* yieldRows(listPods(index), prepareRows(index), accepts, signal);
     }
   }
 }
@@ -241,10 +237,10 @@ async function readOtelUsage(
     { otelRestarts: ["otelInterfaces"] },
   );
   return {
-    otelValues: normaliseOtelLabels(otelValues),
-    otelInterfaces: normaliseOtelLabels(otelInterfaces),
-    otelRestarts: normaliseOtelLabels(otelRestarts),
-    otelDisks: normaliseOtelLabels(otelDisks),
+    otelValues: await normaliseOtelLabels(otelValues, signal),
+    otelInterfaces: await normaliseOtelLabels(otelInterfaces, signal),
+    otelRestarts: await normaliseOtelLabels(otelRestarts, signal),
+    otelDisks: await normaliseOtelLabels(otelDisks, signal),
   };
 }
 
@@ -290,7 +286,7 @@ async function listOrphanedUsage(
     const { otel } = await queryAll(client, { otel: otelValues }, snapshots, signal);
     orphans.push(
       ...findOrphans(pods, usage, plainLabels, snapshots),
-      ...findOrphans(pods, normaliseOtelLabels(otel), otelLabels, snapshots),
+      ...findOrphans(pods, await normaliseOtelLabels(otel, signal), otelLabels, snapshots),
     );
   }
   return orphans;

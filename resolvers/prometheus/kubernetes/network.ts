@@ -1,6 +1,7 @@
 // The bytes that network interfaces carried between two snapshots. If no counter restarted in between, they are the
 // difference of two values. A restart would lose what was counted before it, so the raw samples of that interface are read
 // and every growth between two samples counts. Restarts are rare. If the server hides them, all interfaces are read raw.
+import { groupInTurns, visitInTurns } from "../../../src/core/async/turns.ts";
 import { findFirstAtOrAfter, readNumber, requireFirst } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
@@ -64,7 +65,7 @@ export async function readRestartSamples(
   const read = await runConcurrent(queries, async ({ run: { first, keys }, samples }) => {
     const last = start + (first + keys.length - 1) * step;
     const found = await client.query(samples, { at: last }, collectSeries, signal);
-    const series = normaliseOtelLabels(found).map((one) => keepOwnLabels(owner, one));
+    const series = (await normaliseOtelLabels(found, signal)).map((one) => keepOwnLabels(owner, one));
     return keys.map((keysAt, offset) => {
       const index = first + offset;
       const needed = series.filter(({ labels }) => keysAt.has(formatInterfaceKey(owner, labels)));
@@ -141,23 +142,27 @@ function formatInterfaceKey(owner: InterfaceOwner, labels: Labels): string {
  * Finds the snapshots at which a pod's interface has a cgroup that it did not have before: its sandbox was recreated. If
  * snapshots are further apart than samples are fresh, a sandbox may also have come and gone in between without a trace.
  */
-export function findSandboxChanges(
+export async function findSandboxChanges(
   interfaces: readonly SnapshotSeries[],
   { step, count }: Buckets,
-): readonly SnapshotSeries[] {
+  signal: AbortSignal,
+): Promise<readonly SnapshotSeries[]> {
   const mayMissSandbox = step > freshness;
-  const groups = Map.groupBy(interfaces, ({ labels }) => formatInterfaceKey("pods", labels));
-  return [...groups.values()].flatMap((group): SnapshotSeries[] => {
+  const groups = await groupInTurns(interfaces, ({ labels }) => formatInterfaceKey("pods", labels));
+  const changes: SnapshotSeries[] = [];
+  const findChanges = (group: readonly SnapshotSeries[]): void => {
     const { labels } = requireFirst(group);
-    if (!mayMissSandbox && group.every((series) => series.labels.id === labels.id)) return [];
+    if (!mayMissSandbox && group.every((series) => series.labels.id === labels.id)) return;
     const values = new Float64Array(count).fill(Number.NaN);
     for (let index = 1; index < count; index += 1) {
       const existed = mayMissSandbox || group.some((series) => hasValue(series, index - 1));
       const isNew = group.some((series) => hasValue(series, index) && !hasValue(series, index - 1));
       if (existed && isNew) values[index] = 1;
     }
-    return [{ labels, values }];
-  });
+    changes.push({ labels, values });
+  };
+  await visitInTurns(groups.values(), findChanges, signal);
+  return changes;
 }
 
 // ---- Traffic -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // or underscores, with or without the unit, and counters with or without `_total`. Labels have dots or underscores too.
 // One query finds the spellings that are there. Others then ask for these only, so that labels with dots, which servers
 // without UTF-8 names refuse, are only sent to a server that has such names.
+import { visitInTurns } from "../../../src/core/async/turns.ts";
 import { requireFirst } from "../../../src/core/collections.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { aggregate, binary, type Expression, matchPresent, metricName } from "../client/promql.ts";
@@ -162,19 +163,23 @@ export function buildOtelCoverageQueries(
 }
 
 /** The series by OpenTelemetry's own names, with underscores in labels, whatever they are exported as. */
-export function normaliseOtelLabels<Series extends { readonly labels: Labels }>(
+export async function normaliseOtelLabels<Series extends { readonly labels: Labels }>(
   series: readonly Series[],
-): readonly Series[] {
-  return series.map((one) => ({
-    ...one,
-    labels: Object.fromEntries(
-      Object.entries(one.labels).map(([label, value]) =>
-        label === metricName
-          ? [label, metricByName.get(value) ?? value]
-          : [label.startsWith("k8s.") ? label.replaceAll(".", "_") : label, value],
-      ),
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  const all: Series[] = [];
+  await visitInTurns(series, (one) => all.push({ ...one, labels: normaliseLabels(one.labels) }), signal);
+  return all;
+}
+
+function normaliseLabels(labels: Labels): Labels {
+  return Object.fromEntries(
+    Object.entries(labels).map(([label, value]) =>
+      label === metricName
+        ? [label, metricByName.get(value) ?? value]
+        : [label.startsWith("k8s.") ? label.replaceAll(".", "_") : label, value],
     ),
-  }));
+  );
 }
 
 // ---- Spellings of labels ---------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // The pod overview: each pod when it was last seen in a range. That time is found first, by names alone. Then the pods are
 // read in the order of their rows, all that are still there at the end in one go.
+import { sortInSteps, takeSteps, visitInTurns } from "../../../src/core/async/turns.ts";
 import { requireFirst, requireLast } from "../../../src/core/collections.ts";
 import type { Buckets, PodOverviewRow } from "../../../src/core/rows.ts";
 import { type Millis, minute } from "../../../src/core/time.ts";
@@ -48,7 +49,8 @@ interface SeenPod {
 interface OverviewPart {
   readonly scope: PodScope;
   readonly minutes: Buckets;
-  readonly pods: readonly SeenPod[];
+  /** By `formatPodKey`. */
+  readonly pods: ReadonlyMap<string, SeenPod>;
 }
 
 /** Rows by time, namespace and name. @throws {Refused} over the limit of rows @throws {BackendError} */
@@ -64,27 +66,29 @@ export async function* readOverview(
   const end: Buckets = { start: query.to, step: minute, count: 1 };
   const present = await listSeenPods(client, cluster, scope, end, freshness, signal);
   const seen = await findLastMinutes(client, cluster, scope, query, signal);
-  const gone = seen.filter(({ key }) => !present.has(key));
+  const gone: SeenPod[] = [];
+  const addGone = (pod: SeenPod): void => {
+    if (!present.has(pod.key)) gone.push(pod);
+  };
+  await visitInTurns(seen, addGone, signal);
   const rowCount = present.size + gone.length;
   if (rowCount > query.rowLimit) throw createTooManyRowsError(query.rowLimit, rowCount);
-  const parts: OverviewPart[] = [...groupPods(cluster, gone)].map((pods) => ({
-    scope: buildPodScope(pods),
-    minutes: coverMinutes(pods),
-    pods,
-  }));
-  if (present.size > 0) parts.push({ scope, minutes: end, pods: [...present.values()] });
+  const parts: OverviewPart[] = [];
+  const addPart = (pods: readonly SeenPod[]): void => {
+    const byKey = new Map(pods.map((pod) => [pod.key, pod]));
+    parts.push({ scope: buildPodScope(pods), minutes: coverMinutes(pods), pods: byKey });
+  };
+  await visitInTurns(groupPods(cluster, gone), addPart, signal);
+  if (present.size > 0) parts.push({ scope, minutes: end, pods: present });
   for (const { scope, minutes, pods } of parts) {
     const queries = { ...buildStateQueries(cluster, scope), ...buildIdentityQueries(cluster, scope) };
     const answers = await queryAll(client, queries, minutes, signal, podQueryOrder);
-    const listPods = joinPodState(answers, minutes);
-    const buildRows = joinOverviewRows(answers);
-    const lastByKey = new Map(pods.map(({ key, last }) => [key, last]));
+    const listPods = await joinPodState(answers, minutes, signal);
+    const buildRow = await joinOverviewRows(answers);
     for (let index = 0; index < minutes.count; index += 1) {
       const time = minutes.start + index * minutes.step;
-      const ending = listPods(index).filter(
-        ({ namespace, name }) => lastByKey.get(formatPodKey(namespace, name)) === time,
-      );
-      yield* yieldRows(buildRows(ending, index).filter(accepts).sort(comparePods), signal);
+      const ending = listPods(index, (key) => pods.get(key)?.last === time);
+      yield* yieldRows(ending, (pod) => buildRow(pod, index), accepts, signal);
     }
   }
 }
@@ -104,7 +108,7 @@ async function findLastMinutes(
   if (minutes === undefined) return [];
   const step = Math.ceil(minutes.count / maxTiles) * minute;
   const found = await searchTiles(client, cluster, scope, minutes, step, signal);
-  const pods = found.sort(compareSeenPods);
+  const pods = await takeSteps(sortInSteps(found, compareSeenPods), signal);
   if (step === minute) return pods;
   const exact = new Map<string, SeenPod>();
   for (const group of groupPods(cluster, pods)) {
@@ -113,7 +117,7 @@ async function findLastMinutes(
     const listed = await listSeenPods(client, cluster, buildPodScope(group), window, freshness, signal);
     for (const [key, pod] of listed) if (keys.has(key)) exact.set(key, pod);
   }
-  return [...exact.values()].sort(compareSeenPods);
+  return takeSteps(sortInSteps([...exact.values()], compareSeenPods), signal);
 }
 
 /** Every pod of the range, with the tile of `step` that has its last minute. */

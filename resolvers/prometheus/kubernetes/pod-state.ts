@@ -1,6 +1,7 @@
 // Joins the series of kube-state-metrics into the pods of each snapshot. Pods that replaced each other under one name
 // overlap for as long as samples are fresh, and so do a container's reasons and the series of replicated exporters. One rule
 // here resolves each overlap, so that an answer never depends on the order of series.
+import { groupInTurns, sortInSteps, takeSteps, visitInTurns } from "../../../src/core/async/turns.ts";
 import {
   type Buckets,
   type Container,
@@ -80,17 +81,30 @@ type StateAnswers = SnapshotAnswers<StateQueryName>;
 
 const statusPrefix = "kube_pod_container_status_";
 
-/** Returns the pods of a snapshot by its index, one per name, by namespace and name. */
-export function joinPodState(answers: StateAnswers, snapshots: Buckets): (index: number) => PodSnapshot[] {
-  const pods = groupByPod(answers);
-  const sorted = [...pods.values()].sort(
-    (a, b) => compare(a.namespace, b.namespace) || compare(a.name, b.name),
+/**
+ * Lists the pods of a snapshot, one per name, by namespace and name: those of `isListed` by their `formatPodKey`. Other names
+ * are `undefined`, so that who takes them can pause.
+ */
+type ListPods = (index: number, isListed?: (key: string) => boolean) => Generator<PodSnapshot | undefined>;
+
+/** Joins in turns of the event loop. The pods of a snapshot are made while they are taken. */
+export async function joinPodState(
+  answers: StateAnswers,
+  snapshots: Buckets,
+  signal: AbortSignal,
+): Promise<ListPods> {
+  const pods = await groupByPod(answers, signal);
+  const sorting = sortInSteps(
+    [...pods],
+    ([, a], [, b]) => compare(a.namespace, b.namespace) || compare(a.name, b.name),
   );
-  return (index) =>
-    sorted.flatMap((pod) => {
-      const instance = findCurrentInstance(pod, index);
-      return instance === undefined ? [] : [buildPodSnapshot(pod, instance, answers, snapshots, index)];
-    });
+  const sorted = await takeSteps(sorting, signal);
+  return function* (index, isListed = () => true) {
+    for (const [key, pod] of sorted) {
+      const instance = isListed(key) ? findCurrentInstance(pod, index) : undefined;
+      yield instance && buildPodSnapshot(pod, instance, answers, snapshots, index);
+    }
+  };
 }
 
 // ---- Grouping ------------------------------------------------------------------------------------------------
@@ -98,16 +112,17 @@ export function joinPodState(answers: StateAnswers, snapshots: Buckets): (index:
 /** By `formatPodKey`. */
 type PodMap = Map<string, NamedPod>;
 
-function groupByPod(answers: StateAnswers): PodMap {
+async function groupByPod(answers: StateAnswers, signal: AbortSignal): Promise<PodMap> {
   const pods: PodMap = new Map();
-  for (const series of answers.infos) addInfo(pods, series);
-  for (const series of answers.infoTimes) pods.get(readPodKey(series))?.infoTimes.push(series);
-  for (const series of answers.flags) addFlag(pods, series);
-  for (const series of answers.endedContainers) {
-    for (const { ended } of ensureContainers(pods, series)) ended.push(series);
-  }
-  for (const series of answers.reasons) addReason(pods, series);
-  for (const series of answers.numbers) addNumber(pods, series);
+  const adders = [
+    [answers.infos, addInfo],
+    [answers.infoTimes, addInfoTime],
+    [answers.flags, addFlag],
+    [answers.endedContainers, addEnded],
+    [answers.reasons, addReason],
+    [answers.numbers, addNumber],
+  ] as const;
+  for (const [all, add] of adders) await visitInTurns(all, (series) => add(pods, series), signal);
   return pods;
 }
 
@@ -125,6 +140,14 @@ function addInfo(pods: PodMap, series: SnapshotSeries): void {
   };
   pod.instances.set(uid, instance);
   instance.infos.push(series);
+}
+
+function addInfoTime(pods: PodMap, series: SnapshotSeries): void {
+  pods.get(readPodKey(series))?.infoTimes.push(series);
+}
+
+function addEnded(pods: PodMap, series: SnapshotSeries): void {
+  for (const { ended } of ensureContainers(pods, series)) ended.push(series);
 }
 
 function addFlag(pods: PodMap, series: SnapshotSeries): void {
@@ -331,41 +354,38 @@ function findReason(
 
 // ---- Identity -----------------------------------------------------------------------------------------------
 
-/** Returns the overview rows of some pods at a snapshot, in the order of the pods. */
-export function joinOverviewRows(
+/** Joins in turns of the event loop. Returns the overview row of a pod at a snapshot. */
+export async function joinOverviewRows(
   answers: SnapshotAnswers<IdentityQueryName>,
-): (pods: readonly PodSnapshot[], index: number) => PodOverviewRow[] {
-  const owners = groupByUid(answers.owners);
-  const labels = groupByUid(answers.labels);
-  const labelTimes = groupByUid(answers.labelTimes);
-  return (pods, index) =>
-    pods.map(({ namespace, name, uid, row }): PodOverviewRow => {
-      // Series without a uid are about whichever pod has the name.
-      const keys = new Set([formatUidKey(namespace, name, uid), formatUidKey(namespace, name, "")]);
-      const listOwn = (groups: ReadonlyMap<string, readonly SnapshotSeries[]>): readonly SnapshotSeries[] =>
-        [...keys].flatMap((key) => groups.get(key) ?? []);
-      const newestLabels = findNewest(listOwn(labels), listOwn(labelTimes), index);
-      return {
-        timestamp: row.timestamp,
-        node_name: row.node_name,
-        pod_name: name,
-        pod_namespace: namespace,
-        pod_uuid: uid,
-        phase: row.phase,
-        labels: readPodLabels(newestLabels),
-        owner_references: listOwners(listOwn(owners), namespace, index),
-        containers: row.containers,
-        state: row.state,
-        pod_restart_count: row.pod_restart_count,
-        pod_uptime_seconds: row.pod_uptime_seconds,
-      };
-    });
+): Promise<(pod: PodSnapshot, index: number) => PodOverviewRow> {
+  const owners = await groupInTurns(answers.owners, readUidKey);
+  const labels = await groupInTurns(answers.labels, readUidKey);
+  const labelTimes = await groupInTurns(answers.labelTimes, readUidKey);
+  return ({ namespace, name, uid, row }, index) => {
+    // Series without a uid are about whichever pod has the name.
+    const keys = new Set([formatUidKey(namespace, name, uid), formatUidKey(namespace, name, "")]);
+    const listOwn = (groups: ReadonlyMap<string, readonly SnapshotSeries[]>): readonly SnapshotSeries[] =>
+      [...keys].flatMap((key) => groups.get(key) ?? []);
+    const newestLabels = findNewest(listOwn(labels), listOwn(labelTimes), index);
+    return {
+      timestamp: row.timestamp,
+      node_name: row.node_name,
+      pod_name: name,
+      pod_namespace: namespace,
+      pod_uuid: uid,
+      phase: row.phase,
+      labels: readPodLabels(newestLabels),
+      owner_references: listOwners(listOwn(owners), namespace, index),
+      containers: row.containers,
+      state: row.state,
+      pod_restart_count: row.pod_restart_count,
+      pod_uptime_seconds: row.pod_uptime_seconds,
+    };
+  };
 }
 
-function groupByUid(series: readonly SnapshotSeries[]): ReadonlyMap<string, readonly SnapshotSeries[]> {
-  return Map.groupBy(series, ({ labels }) =>
-    formatUidKey(labels.namespace, labels.pod, readLabel(labels, "uid")),
-  );
+function readUidKey({ labels }: SnapshotSeries): string {
+  return formatUidKey(labels.namespace, labels.pod, readLabel(labels, "uid"));
 }
 
 function formatUidKey(...parts: readonly (string | undefined)[]): string {

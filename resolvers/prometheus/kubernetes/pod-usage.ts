@@ -1,6 +1,7 @@
 // Joins what is measured of pods to the pods of each snapshot. cAdvisor shows the uid of a pod only in the path of its
 // cgroup, and a restarted container leaves samples of its old cgroup behind for as long as they are fresh. Other exporters
 // only have names.
+import { visitInTurns } from "../../../src/core/async/turns.ts";
 import type { Buckets, PodsRow } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { metricName } from "../client/promql.ts";
@@ -71,22 +72,23 @@ const sourcesByKey = new Map(
   podSources.map((source) => [formatSourceKey(source.of, source.level, source.metric, source.fault), source]),
 );
 
-/** Returns the rows of some pods at a snapshot, in the order of the pods. The snapshot before is at `index - 1`. */
-export function joinPodRows(
+/** Joins in turns of the event loop. Returns what makes the row of a pod at a snapshot. The one before is at `index - 1`. */
+export async function joinPodRows(
   answers: UsageAnswers,
   restarted: RestartSamples,
   { step }: Buckets,
-): (pods: readonly PodSnapshot[], index: number) => PodsRow[] {
-  const usageIndex = indexUsage(answers);
+  signal: AbortSignal,
+): Promise<(index: number) => (pod: PodSnapshot) => PodsRow> {
+  const usageIndex = await indexUsage(answers, signal);
   const disks = [...answers.disks, ...answers.otelDisks];
-  return (pods, index) => {
+  return (index) => {
     const capacities = readDiskCapacities(answers, disks, index);
     const restartedByPod = Map.groupBy((restarted.get(index) ?? []).map(identifyOwner), readPodKey);
-    return pods.map((pod) => {
+    return (pod) => {
       const ofName = restartedByPod.get(formatPodKey(pod.namespace, pod.name)) ?? [];
       const own = ofName.filter((series) => isOwnedBy(series, pod));
       return buildPodRow(usageIndex, own, capacities, pod, index, step);
-    });
+    };
   };
 }
 
@@ -129,7 +131,7 @@ function buildPodRow(
   };
 }
 
-function indexUsage(answers: UsageAnswers): UsageIndex {
+async function indexUsage(answers: UsageAnswers, signal: AbortSignal): Promise<UsageIndex> {
   const usages = new Map<string, PodUsage>();
   const starts: ContainerStarts = new Map();
   const add = (
@@ -142,19 +144,25 @@ function indexUsage(answers: UsageAnswers): UsageIndex {
     if (source !== undefined)
       ensureList(ensureUsage(usages, series).figures, source).push(identifyOwner(series));
   };
-  for (const series of [...answers.podValues, ...answers.otelValues]) add(series, "value", "pod");
-  for (const series of answers.podRates) add(series, "rate", "pod", cadvisorMetrics.cpu);
-  for (const series of answers.resourceRates) add(series, "rate", "pod", resourceCpu.pod);
-  for (const series of answers.ephemeral) add(series, "value", "pod", ephemeralUsage);
-  for (const series of answers.containerRates) add(series, "rate", "containers", cadvisorMetrics.cpu);
-  for (const series of answers.containerValues) {
+  const addContainerValue = (series: SnapshotSeries): void => {
     if (series.labels[metricName] === cadvisorMetrics.containerStart) starts.set(series.labels.id, series);
     else add(series, "value", "containers");
-  }
-  for (const series of [...answers.podInterfaces, ...answers.otelInterfaces]) {
+  };
+  const addInterface = (series: SnapshotSeries): void => {
     const { interfaces } = ensureUsage(usages, series);
     ensureList(interfaces, readLabel(series.labels, metricName)).push(identifyOwner(series));
-  }
+  };
+  const visit = (all: readonly SnapshotSeries[], each: (series: SnapshotSeries) => void) =>
+    visitInTurns(all, each, signal);
+  await visit(answers.podValues, (series) => add(series, "value", "pod"));
+  await visit(answers.otelValues, (series) => add(series, "value", "pod"));
+  await visit(answers.podRates, (series) => add(series, "rate", "pod", cadvisorMetrics.cpu));
+  await visit(answers.resourceRates, (series) => add(series, "rate", "pod", resourceCpu.pod));
+  await visit(answers.ephemeral, (series) => add(series, "value", "pod", ephemeralUsage));
+  await visit(answers.containerRates, (series) => add(series, "rate", "containers", cadvisorMetrics.cpu));
+  await visit(answers.containerValues, addContainerValue);
+  await visit(answers.podInterfaces, addInterface);
+  await visit(answers.otelInterfaces, addInterface);
   return { usages, starts };
 }
 

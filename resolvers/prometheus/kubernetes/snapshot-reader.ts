@@ -2,7 +2,7 @@
 // little, and then read in slices of bounded size.
 
 import { mapConcurrent } from "../../../src/core/async/concurrency.ts";
-import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
+import { createPause, yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { readNumber } from "../../../src/core/collections.ts";
 import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
@@ -188,12 +188,28 @@ export function* sliceSnapshots(
   if (first < sizes.length) yield { start: start + first * step, step, count: sizes.length - first };
 }
 
-/** Yields the rows of a snapshot if it has any, and then to the event loop. */
-export async function* yieldRows<Row>(
-  rows: readonly Row[],
+/** Rows that are yielded together. */
+const rowsPerBatch = 500;
+
+/** Builds the rows of a snapshot, in turns of the event loop, and yields those that are accepted. `undefined` has no row. */
+export async function* yieldRows<Item, Row>(
+  items: Iterable<Item | undefined>,
+  buildRow: (item: Item) => Row,
+  accepts: (row: Row) => boolean,
   signal: AbortSignal,
 ): AsyncGenerator<readonly Row[]> {
-  if (rows.length > 0) yield rows;
+  const pause = createPause(signal);
+  let batch: Row[] = [];
+  for (const item of items) {
+    const row = item && buildRow(item);
+    if (row !== undefined && accepts(row)) batch.push(row);
+    const paused = pause();
+    if (paused !== undefined) await paused;
+    if (batch.length < rowsPerBatch) continue;
+    yield batch;
+    batch = [];
+  }
+  if (batch.length > 0) yield batch;
   await yieldToEventLoop();
   signal.throwIfAborted();
 }

@@ -80,7 +80,7 @@ const layers: readonly Layer[] = [
     types: ["src/{visuals,access,config,store}"],
   },
   { folder: "src/tracing/spans", imports: ["src/{telemetry,core,core/*}"], types: ["src/store"] },
-  { folder: "src/tracing/listing", imports: ["src/tracing/spans", "src/{store,log-query,core}"] },
+  { folder: "src/tracing/listing", imports: ["src/tracing/spans", "src/{store,log-query,core,core/async}"] },
   {
     folder: "src/tracing/rollup-store",
     imports: ["src/tracing/{rollups,spans}", "src/core/**"],

@@ -1,6 +1,7 @@
 // Reads the candidates of a listing and chooses from them. Of requests a candidate is an entry that the filter accepts; of
 // errors it is a span with an accepted exception. The row of an error comes from the entry above it.
 
+import { visitInTurns } from "../../core/async/turns.ts";
 import { compare, type Span } from "../../core/rows.ts";
 import { allTime, type TimeRange } from "../../core/time.ts";
 import type { ListingQuery } from "../../store/span-analytics.ts";
@@ -174,11 +175,14 @@ async function acceptRequests(
   const { range, filter } = query;
   const requests = entries.filter((span) => isRequest(span) && isInRange(span.end, range));
   const digests = await readErrorDigests(reader, query, requests, signal);
-  return requests.flatMap((span) => {
+  const accepted: Candidate[] = [];
+  const accept = (span: Span): void => {
     const row = toSummaryRow(span, span.span_id);
     const own = digests.get(formatEntryKey(span)) ?? [];
-    return isRowAccepted(filter, row, own) ? [{ row, span, entry: span }] : [];
-  });
+    if (isRowAccepted(filter, row, own)) accepted.push({ row, span, entry: span });
+  };
+  await visitInTurns(requests, accept, signal);
+  return accepted;
 }
 
 /** By entry key: the digests of the exceptions below each request. Empty where no filter needs them. */
@@ -193,14 +197,15 @@ async function readErrorDigests(
   const of = { by: "trace", traceIds: listTraceIds(requests), select: "exceptions" } as const;
   const spans = await findSpans(reader, { sources, of, budget }, signal);
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
-  for (const span of spans) {
+  const addDigests = (span: Span): void => {
     const entry = ancestors.findEntry(span);
-    if (entry === undefined) continue;
+    if (entry === undefined) return;
     const key = formatEntryKey(entry);
     const found = digests.get(key) ?? [];
     found.push(...listExceptions(span, deriveNames(entry)).map(({ digest }) => digest));
     digests.set(key, found);
-  }
+  };
+  await visitInTurns(spans, addDigests, signal);
   return digests;
 }
 
@@ -305,18 +310,18 @@ async function acceptErrors(
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
-  return spans.flatMap((span) => {
+  const candidates: Candidate[] = [];
+  const addErrors = (span: Span): void => {
     const entry = ancestors.findEntry(span);
     const row = toSummaryRow(entry ?? span, span.span_id);
-    if (!isInRange(row.time, range)) return [];
+    if (!isInRange(row.time, range)) return;
     const accepted = listExceptions(span, deriveNames(entry ?? span)).filter(({ digest }) =>
       isRowAccepted(filter, row, [digest]),
     );
-    const [first] = accepted;
-    if (byError) {
-      const firsts = new Map(accepted.toReversed().map((exception) => [exception.digest, exception]));
-      return [...firsts.values()].map((exception) => ({ row, span, entry, exception }));
-    }
-    return first === undefined ? [] : [{ row, span, entry, exception: first }];
-  });
+    const firsts = new Map(accepted.toReversed().map((exception) => [exception.digest, exception]));
+    for (const exception of byError ? firsts.values() : accepted.slice(0, 1))
+      candidates.push({ row, span, entry, exception });
+  };
+  await visitInTurns(spans, addErrors, signal);
+  return candidates;
 }

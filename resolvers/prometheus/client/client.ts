@@ -2,6 +2,7 @@
 // expressions and selectors only, and these hold the forced labels. A response is complete or an error. The client
 // relies on query, query_range, series and label values; metadata and build information are optional.
 import { z } from "zod";
+import { visitInTurns } from "../../../src/core/async/turns.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Instant, Millis } from "../../../src/core/time.ts";
 import type { BackendInfo, IO } from "../../../src/store/backend.ts";
@@ -98,6 +99,11 @@ const labelValues = z.array(z.string()).nullish();
 const storeLists = z.record(
   z.string(),
   z.array(z.object({ name: z.string(), lastError: z.unknown() })).nullish(),
+);
+/** Its entries are checked one after the other: there may be very many. */
+const metadata = z.custom<Readonly<Record<string, unknown>>>(
+  (data) => typeof data === "object" && data !== null && !Array.isArray(data),
+  "expected the metadata of metrics by their names",
 );
 const metadataTypes = z.record(z.string(), z.array(z.object({ type: z.string() })));
 
@@ -256,10 +262,17 @@ async function readMetadata(
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, readonly string[]>> {
   const request: ApiRequest = { method: "GET", path: `/api/v1/metadata${search}` };
-  const data = await readIfSupported(requestJson(transport, metadataTypes, request, signal));
-  return new Map(
-    Object.entries(data ?? {}).map(([name, entries]) => [name, entries.map(({ type }) => type)]),
-  );
+  const read = async (limited: AbortSignal): Promise<ReadonlyMap<string, readonly string[]>> => {
+    const types = new Map<string, readonly string[]>();
+    const data = await readJson(transport, metadata, request, limited);
+    const add = (metric: string): void => {
+      const checked = metadataTypes.parse({ [metric]: data[metric] });
+      for (const name in checked) types.set(name, checked[name]?.map(({ type }) => type) ?? []);
+    };
+    await visitInTurns(Object.keys(data), add, limited);
+    return types;
+  };
+  return (await readIfSupported(runGuarded(transport, request, signal, read))) ?? new Map();
 }
 
 /** The same folds. While a request is being explained, each that has a result reports how many samples it took. */

@@ -1,5 +1,6 @@
 // Groups the names of metrics into families. Prometheus keeps series and no types: a histogram or summary is recognised
 // by the names and labels of its parts.
+import { sortInSteps, takeSteps, visitInTurns } from "../../../src/core/async/turns.ts";
 import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import { matchEqual, metricName, type Selector, select } from "../client/promql.ts";
 
@@ -57,21 +58,34 @@ const plain: Family = { kind: "plain", hasCount: false, hasSum: false, hasRanges
  * quantiles: `x_count` by itself is a metric of its own. A summary without quantiles has nothing else. A histogram or
  * summary may have native samples by its own name. The parts of `uncounted` are no counts of observations.
  */
-export function groupIntoFamilies(sets: NameSets, uncounted: ReadonlySet<string>): FamilyListing {
+export async function groupIntoFamilies(
+  sets: NameSets,
+  candidates: FamilyCandidates,
+  uncounted: ReadonlySet<string>,
+  signal: AbortSignal,
+): Promise<FamilyListing> {
+  const metrics: (readonly [string, Family])[] = [];
   const parts = new Set<string>();
-  const families = new Map<string, Family>();
-  for (const name of listStems(sets)) {
-    if (uncounted.has(name)) continue;
-    const family = classifyFamily(name, sets);
-    if (family === undefined) continue;
-    families.set(name, family);
+  const addFamily = ([name, family]: readonly [string, Family]): void => {
+    if (uncounted.has(name)) return;
+    metrics.push([name, family]);
     parts.add(name);
     if (family.hasCount) parts.add(`${name}_count`);
     if (family.hasSum) parts.add(`${name}_sum`);
     if (hasBuckets(name, sets)) parts.add(`${name}_bucket`);
-  }
-  const others = [...sets.all].filter((name) => !parts.has(name)).map((name) => [name, plain] as const);
-  return new Map([...families, ...others].sort(([a], [b]) => (a < b ? -1 : 1)));
+  };
+  await visitInTurns(candidates, addFamily, signal);
+  const addOther = (name: string): void => {
+    if (!parts.has(name)) metrics.push([name, plain]);
+  };
+  await visitInTurns(sets.all, addOther, signal);
+  const listing = new Map<string, Family>();
+  const sorted = await takeSteps(
+    sortInSteps(metrics, ([a], [b]) => (a < b ? -1 : 1)),
+    signal,
+  );
+  await visitInTurns(sorted, ([name, family]) => listing.set(name, family), signal);
+  return listing;
 }
 
 export interface DoubtfulFamily {
@@ -84,36 +98,58 @@ export interface DoubtfulFamily {
  * The histograms whose buckets may be something else, such as recorded rates: they lack a part, or have the name of a
  * recording rule.
  */
-export function listDoubtfulHistograms(sets: NameSets): readonly DoubtfulFamily[] {
-  return listDoubtful(
-    sets,
-    (name, { hasCount, hasSum }) =>
-      sets.withBounds.has(`${name}_bucket`) && (!hasCount || !hasSum || name.includes(":")),
-  );
+export function listDoubtfulHistograms(
+  sets: NameSets,
+  candidates: FamilyCandidates,
+  signal: AbortSignal,
+): Promise<readonly DoubtfulFamily[]> {
+  const isDoubtful = (name: string, { hasCount, hasSum }: Family): boolean =>
+    sets.withBounds.has(`${name}_bucket`) && (!hasCount || !hasSum || name.includes(":"));
+  return listDoubtful(candidates, isDoubtful, signal);
 }
 
 /** The summaries of a count and a sum alone, which may be two gauges. */
-export function listDoubtfulSummaries(sets: NameSets): readonly DoubtfulFamily[] {
-  return listDoubtful(sets, (name) => !hasBuckets(name, sets) && !sets.withQuantiles.has(name));
-}
-
-function listDoubtful(
+export function listDoubtfulSummaries(
   sets: NameSets,
-  isDoubtful: (name: string, family: Family) => boolean,
-): readonly DoubtfulFamily[] {
-  return [...listStems(sets)].flatMap((name) => {
-    const family = classifyFamily(name, sets);
-    if (family === undefined || !isDoubtful(name, family)) return [];
-    return [{ name, parts: listParts(name, family) }];
-  });
+  candidates: FamilyCandidates,
+  signal: AbortSignal,
+): Promise<readonly DoubtfulFamily[]> {
+  const isDoubtful = (name: string): boolean => !hasBuckets(name, sets) && !sets.withQuantiles.has(name);
+  return listDoubtful(candidates, isDoubtful, signal);
 }
 
-/** What may be the names of families. */
-function listStems({ all, withBounds, withRanges }: NameSets): ReadonlySet<string> {
-  const counted = [...all].filter((name) => name.endsWith("_count"));
-  const bucketed = [...withBounds, ...withRanges].filter((name) => name.endsWith("_bucket"));
-  const stems = [...counted, ...bucketed].map((name) => name.slice(0, name.lastIndexOf("_")));
-  return new Set(stems.filter((stem) => stem !== ""));
+async function listDoubtful(
+  candidates: FamilyCandidates,
+  isDoubtful: (name: string, family: Family) => boolean,
+  signal: AbortSignal,
+): Promise<readonly DoubtfulFamily[]> {
+  const doubtful: DoubtfulFamily[] = [];
+  const add = ([name, family]: readonly [string, Family]): void => {
+    if (isDoubtful(name, family)) doubtful.push({ name, parts: listParts(name, family) });
+  };
+  await visitInTurns(candidates, add, signal);
+  return doubtful;
+}
+
+/** The families by the names of their parts, before any is known to be no family, as `uncounted`. */
+type FamilyCandidates = ReadonlyMap<string, Family>;
+
+export async function findFamilyCandidates(sets: NameSets, signal: AbortSignal): Promise<FamilyCandidates> {
+  const candidates = new Map<string, Family>();
+  const addFamilies = (names: ReadonlySet<string>, suffix: string): Promise<void> =>
+    visitInTurns(
+      names,
+      (part) => {
+        const name = part.endsWith(suffix) ? part.slice(0, -suffix.length) : "";
+        const family = name === "" || candidates.has(name) ? undefined : classifyFamily(name, sets);
+        if (family !== undefined) candidates.set(name, family);
+      },
+      signal,
+    );
+  await addFamilies(sets.all, "_count");
+  await addFamilies(sets.withBounds, "_bucket");
+  await addFamilies(sets.withRanges, "_bucket");
+  return candidates;
 }
 
 function hasBuckets(name: string, { withBounds, withRanges }: NameSets): boolean {

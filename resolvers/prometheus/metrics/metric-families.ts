@@ -1,7 +1,7 @@
 // The metrics under the forced labels of a site: their names, shapes and tags, each kept in a cache. Looking them up
 // costs a request only when the cache is cold or stale.
 import { mapConcurrent } from "../../../src/core/async/concurrency.ts";
-import { takeTurns } from "../../../src/core/async/turns.ts";
+import { sortInSteps, takeSteps, takeTurns, visitInTurns } from "../../../src/core/async/turns.ts";
 import { compareLists } from "../../../src/core/collections.ts";
 import type { MetricType } from "../../../src/core/rows.ts";
 import { type Millis, minute, printMillis } from "../../../src/core/time.ts";
@@ -10,6 +10,7 @@ import type { PartInspection } from "../../../src/store/inspection.ts";
 import type { ForcedLabels } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import {
+  type Matcher,
   matchAnyOf,
   matchEqual,
   matchNoneOf,
@@ -27,8 +28,10 @@ import { createSwrCache, type SwrCache } from "../client/swr-cache.ts";
 import { dropBoundLabels, infinities } from "../counters/bound-spellings.ts";
 import { formatSeriesKey } from "../counters/series-reader.ts";
 import {
+  type DoubtfulFamily,
   type Family,
   type FamilyListing,
+  findFamilyCandidates,
   formatMatchKey,
   groupIntoFamilies,
   listDoubtfulHistograms,
@@ -237,14 +240,18 @@ async function loadListing(
   { proofs, declared }: FamilyProofs,
   match: ForcedLabels,
 ): Promise<FamilyListing> {
+  const listSet = async (matchers: readonly Matcher[]): Promise<ReadonlySet<string>> => {
+    const names = new Set<string>();
+    const listed = await client.listNames(select(match, matchers), never);
+    await visitInTurns(listed, (name) => names.add(name), never);
+    return names;
+  };
   const [all, withBounds, withRanges, withQuantiles] = await Promise.all(
-    [metricName, "le", "vmrange", "quantile"].map(
-      async (label) => new Set(await client.listNames(select(match, [matchPresent(label)]), never)),
-    ),
+    [metricName, "le", "vmrange", "quantile"].map((label) => listSet([matchPresent(label)])),
   );
-  const plain = select(match, [matchPresent(metricName), matchEqual("quantile", "")]);
-  const withoutQuantiles = new Set(withQuantiles?.size === 0 ? [] : await client.listNames(plain, never));
   const none = new Set<string>();
+  const plain = [matchPresent(metricName), matchEqual("quantile", "")];
+  const withoutQuantiles = withQuantiles?.size === 0 ? none : await listSet(plain);
   const sets: NameSets = {
     all: all ?? none,
     withBounds: withBounds ?? none,
@@ -252,11 +259,16 @@ async function loadListing(
     withQuantiles: withQuantiles ?? none,
     withoutQuantiles,
   };
-  const histograms = listDoubtfulHistograms(sets);
-  const doubtful = [...histograms, ...listDoubtfulSummaries(sets)];
-  if (doubtful.length === 0) return groupIntoFamilies(sets, new Set());
+  const candidates = await findFamilyCandidates(sets, never);
+  const histograms = await listDoubtfulHistograms(sets, candidates, never);
+  const doubtful = [...histograms, ...(await listDoubtfulSummaries(sets, candidates, never))];
+  if (doubtful.length === 0) return groupIntoFamilies(sets, candidates, none, never);
   const types = await declared.read("", never);
-  const gauges = new Set(doubtful.filter((family) => hasGaugeParts(family, types)).map(({ name }) => name));
+  const gauges = new Set<string>();
+  const addGauges = (family: DoubtfulFamily): void => {
+    if (hasGaugeParts(family, types)) gauges.add(family.name);
+  };
+  await visitInTurns(doubtful, addGauges, never);
   const undeclared = histograms.filter(
     ({ name }) => !gauges.has(name) && types.get(name)?.includes("histogram") !== true,
   );
@@ -267,7 +279,7 @@ async function loadListing(
       (await proofs.read(JSON.stringify([formatMatchKey(match), name]), signal)) ? [] : [name],
     never,
   );
-  return groupIntoFamilies(sets, new Set([...gauges, ...fractions.flat()]));
+  return groupIntoFamilies(sets, candidates, new Set([...gauges, ...fractions.flat()]), never);
 }
 
 async function findFamily(
@@ -353,7 +365,7 @@ async function listTagCombinations(
       if (keys.length > 0) found.set(JSON.stringify(keys), keys);
     }
   }
-  return [...found.values()].sort(compareLists);
+  return takeSteps(sortInSteps([...found.values()], compareLists));
 }
 
 // ---- Inspection --------------------------------------------------------------------------------------------------
@@ -368,7 +380,7 @@ async function inspectMetrics(
     client.readAllMetadata(signal),
     client.readTraits(signal),
   ]);
-  const { counts, gaugeHistograms } = countByType(listing, metadata);
+  const { counts, gaugeHistograms } = await countByType(listing, metadata, signal);
   const counted = Object.entries(counts).filter(([, count]) => count > 0);
   const summary = counted.map(([kind, count]) => `${count} ${kind}`).join(", ");
   const edge =
@@ -392,21 +404,23 @@ const plurals = {
 
 type TypeCounts = Record<(typeof plurals)[keyof typeof plurals] | typeof unknownType, number>;
 
-function countByType(
+async function countByType(
   listing: FamilyListing,
   metadata: ReadonlyMap<string, readonly string[]>,
-): { readonly counts: Readonly<TypeCounts>; readonly gaugeHistograms: number } {
+  signal: AbortSignal,
+): Promise<{ readonly counts: Readonly<TypeCounts>; readonly gaugeHistograms: number }> {
   const counts: TypeCounts = { gauges: 0, counters: 0, histograms: 0, summaries: 0, [unknownType]: 0 };
   let gaugeHistograms = 0;
   const typesOf = (name: string) => metadata.get(name) ?? [];
-  for (const [metric, { kind }] of listing) {
+  const count = ([metric, { kind }]: readonly [string, Family]): void => {
     if (isGaugeHistogram(typesOf(metric))) gaugeHistograms += 1;
     const type =
       kind === "plain"
         ? deriveDeclaredType(metric, typesOf(metric), typesOf(deriveFamilyName(metric) ?? metric), listing)
         : kind;
     counts[type === undefined ? unknownType : plurals[type]] += 1;
-  }
+  };
+  await visitInTurns(listing, count, signal);
   return { counts, gaugeHistograms };
 }
 

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createSwrCache, type SwrCache } from "#resolvers/prometheus/client/swr-cache.ts";
-import { groupIntoFamilies } from "#resolvers/prometheus/metrics/family-listing.ts";
+import { findFamilyCandidates, groupIntoFamilies } from "#resolvers/prometheus/metrics/family-listing.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { MetricStore } from "#src/store/metrics.ts";
 import { testIO } from "../../../support/io.ts";
@@ -511,7 +511,7 @@ describe("metric look-ups", () => {
 });
 
 describe("groupIntoFamilies", () => {
-  const shapes = (
+  const shapes = async (
     names: readonly string[],
     bounds: readonly string[] = [],
     quantiles: readonly string[] = [],
@@ -526,50 +526,61 @@ describe("groupIntoFamilies", () => {
       withQuantiles: new Set(quantiles),
       withoutQuantiles: new Set(others),
     };
-    const listing = groupIntoFamilies(sets, new Set(uncounted));
+    const candidates = await findFamilyCandidates(sets, signal);
+    const listing = await groupIntoFamilies(sets, candidates, new Set(uncounted), signal);
     return Object.fromEntries([...listing].map(([name, { kind }]) => [name, kind]));
   };
 
-  test("groups complete histograms and summaries", () => {
+  test("groups complete histograms and summaries", async () => {
     const names = ["h_bucket", "h_sum", "h_count", "s", "s_sum", "s_count", "bare_sum", "bare_count"];
-    expect(shapes(names, ["h_bucket"], ["s"])).toEqual({ h: "histogram", s: "summary", bare: "summary" });
+    expect(await shapes(names, ["h_bucket"], ["s"])).toEqual({
+      h: "histogram",
+      s: "summary",
+      bare: "summary",
+    });
   });
 
-  test("marks families that also have native samples", () => {
+  test("marks families that also have native samples", async () => {
     const names = ["s", "s_sum", "s_count", "h", "h_sum", "h_count", "h_bucket"];
-    expect(shapes(names, ["h_bucket"], ["s"], ["s"])).toEqual({ h: "both", s: "both" });
-    expect(shapes(names, ["h_bucket"], ["s", "h"], [])).toEqual({ h: "histogram", s: "summary" });
-    expect(shapes(names, ["h_bucket"], ["s", "h"], ["h"])).toEqual({ h: "both", s: "summary" });
+    expect(await shapes(names, ["h_bucket"], ["s"], ["s"])).toEqual({ h: "both", s: "both" });
+    expect(await shapes(names, ["h_bucket"], ["s", "h"], [])).toEqual({ h: "histogram", s: "summary" });
+    expect(await shapes(names, ["h_bucket"], ["s", "h"], ["h"])).toEqual({ h: "both", s: "summary" });
   });
 
-  test("groups histograms without a count or a sum, and summaries without a sum", () => {
-    expect(shapes(["a_bucket"], ["a_bucket"])).toEqual({ a: "histogram" });
-    expect(shapes(["a_bucket", "a_count"], ["a_bucket"])).toEqual({ a: "histogram" });
-    expect(shapes(["a_bucket", "a_sum"], ["a_bucket"])).toEqual({ a: "histogram" });
-    expect(shapes(["s", "s_count"], [], ["s"])).toEqual({ s: "summary" });
-    expect(shapes(["v_bucket", "v_sum", "v_count"], [], [], [], ["v_bucket"])).toEqual({ v: "summary" });
-    expect(shapes(["v_bucket"], [], [], [], ["v_bucket"])).toEqual({ v: "summary" });
+  test("groups histograms without a count or a sum, and summaries without a sum", async () => {
+    expect(await shapes(["a_bucket"], ["a_bucket"])).toEqual({ a: "histogram" });
+    expect(await shapes(["a_bucket", "a_count"], ["a_bucket"])).toEqual({ a: "histogram" });
+    expect(await shapes(["a_bucket", "a_sum"], ["a_bucket"])).toEqual({ a: "histogram" });
+    expect(await shapes(["s", "s_count"], [], ["s"])).toEqual({ s: "summary" });
+    expect(await shapes(["v_bucket", "v_sum", "v_count"], [], [], [], ["v_bucket"])).toEqual({
+      v: "summary",
+    });
+    expect(await shapes(["v_bucket"], [], [], [], ["v_bucket"])).toEqual({ v: "summary" });
   });
 
-  test("keeps names as plain metrics if they form no family or its name is taken", () => {
+  test("keeps names as plain metrics if they form no family or its name is taken", async () => {
     const lone = ["a_count", "b_sum", "d", "d_sum", "d_count", "q", "_count", "_sum", "_bucket"];
-    expect(shapes(lone, ["_bucket"], ["q"])).toEqual(Object.fromEntries(lone.map((name) => [name, "plain"])));
-    expect(shapes(["h_bucket", "h_sum", "h_count"])).toEqual({ h: "summary", h_bucket: "plain" });
+    expect(await shapes(lone, ["_bucket"], ["q"])).toEqual(
+      Object.fromEntries(lone.map((name) => [name, "plain"])),
+    );
+    expect(await shapes(["h_bucket", "h_sum", "h_count"])).toEqual({ h: "summary", h_bucket: "plain" });
     // A metric of its own beside the quantiles, and recorded rates beside the name of a histogram.
-    expect(shapes(["s", "s_count"], [], ["s"], ["s"])).toEqual({ s: "plain", s_count: "plain" });
-    expect(shapes(["c", "c_bucket"], ["c_bucket"])).toEqual({ c: "plain", c_bucket: "plain" });
+    expect(await shapes(["s", "s_count"], [], ["s"], ["s"])).toEqual({ s: "plain", s_count: "plain" });
+    expect(await shapes(["c", "c_bucket"], ["c_bucket"])).toEqual({ c: "plain", c_bucket: "plain" });
     const gauge = ["g_bucket", "g_gcount", "g_gsum"];
-    expect(shapes(gauge, ["g_bucket"])).toEqual(Object.fromEntries(gauge.map((name) => [name, "plain"])));
+    expect(await shapes(gauge, ["g_bucket"])).toEqual(
+      Object.fromEntries(gauge.map((name) => [name, "plain"])),
+    );
   });
 
-  test("keeps the parts of a histogram plain whose buckets count nothing", () => {
+  test("keeps the parts of a histogram plain whose buckets count nothing", async () => {
     const names = ["r_bucket", "r_sum", "r_count"];
-    expect(shapes(names, ["r_bucket"], [], [], [], ["r"])).toEqual(
+    expect(await shapes(names, ["r_bucket"], [], [], [], ["r"])).toEqual(
       Object.fromEntries(names.map((name) => [name, "plain"])),
     );
   });
 
-  test("sorts names by code unit", () => {
-    expect(Object.keys(shapes(["b", "Z", "a", "é", "a_"]))).toEqual(["Z", "a", "a_", "b", "é"]);
+  test("sorts names by code unit", async () => {
+    expect(Object.keys(await shapes(["b", "Z", "a", "é", "a_"]))).toEqual(["Z", "a", "a_", "b", "é"]);
   });
 });

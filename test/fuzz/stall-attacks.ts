@@ -245,6 +245,16 @@ export const attacks: Readonly<Record<string, Attack>> = {
     path: errors,
     body: JSON.stringify({ ...inTraces, site_ids: ["demo-shop"], query: fillQuery("tag.a=1 ") }),
   },
+  "a trace query of 900 terms that a day of requests satisfies": {
+    path: "/api/v2/tracing/traces/performance",
+    body: JSON.stringify({
+      from: "2026-01-14T12:00:00.000Z",
+      to: "2026-01-15T12:00:00.000Z",
+      pagination: { per_page: 10_000, order: "DESC", cursor: "Duration" },
+      site_ids: ["demo-shop"],
+      query: Array.from({ length: 900 }, (_, n) => `tag.a${n}!=x`).join(" "),
+    }),
+  },
   "a pod query of a megabyte": {
     path: "/api/v2/kubernetes/overview",
     body: JSON.stringify({ site_id: "demo-shop", ...moment, query: "İ".repeat(half / 2) }),

@@ -4,11 +4,8 @@ import {
   BREAK,
   type DocumentNode,
   type ExecutionArgs,
-  type FieldNode,
-  type FragmentSpreadNode,
   GraphQLError,
   getOperationAST,
-  type InlineFragmentNode,
   isNonNullType,
   Kind,
   separateOperations,
@@ -18,6 +15,7 @@ import {
 } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import type { Context } from "../operations/runtime/session.ts";
+import { isLeftOut, type SelectedNode } from "./lists/left-out.ts";
 import { badRequest } from "./query-bounds.ts";
 
 /** Clients in languages whose texts are never absent send an empty name for none, and in the address it is one anyhow. */
@@ -108,17 +106,17 @@ function findWrongNull({
 }: ExecutionArgs): GraphQLError | undefined {
   const { name, variableDefinitions = [] } = getOperationAST(document, operationName) ?? {};
   const nulls = new Set<string>();
-  const conditions = new Map<string, unknown>();
+  const conditions: Record<string, unknown> = {};
   for (const { variable, type, defaultValue } of variableDefinitions) {
     const given = variableValues?.[variable.name.value];
     const isNull = given === undefined ? defaultValue?.kind === Kind.NULL : given === null;
     // The executors tell it of a type that has no null.
     if (isNull && type.kind !== Kind.NON_NULL_TYPE) nulls.add(variable.name.value);
     const byDefault = defaultValue?.kind === Kind.BOOLEAN ? defaultValue.value : undefined;
-    conditions.set(variable.name.value, given === undefined ? byDefault : given);
+    conditions[variable.name.value] = given === undefined ? byDefault : given;
   }
   if (nulls.size === 0) return undefined;
-  const executed = dropSkipped(document, conditions);
+  const executed = dropLeftOut(document, conditions);
   const types = new TypeInfo(schema);
   let found: GraphQLError | undefined;
   const visitor = visitWithTypeInfo(types, {
@@ -136,18 +134,8 @@ function findWrongNull({
 }
 
 /** The document without what its directives leave out. */
-function dropSkipped(document: DocumentNode, conditions: ReadonlyMap<string, unknown>): DocumentNode {
-  const isSkipped = ({ directives = [] }: FieldNode | FragmentSpreadNode | InlineFragmentNode): boolean =>
-    directives.some(({ name, arguments: [condition] = [] }) => {
-      const { value } = condition ?? {};
-      const holds =
-        value?.kind === Kind.VARIABLE
-          ? conditions.get(value.name.value)
-          : value?.kind === Kind.BOOLEAN && value.value;
-      return name.value === "skip" ? holds === true : name.value === "include" && holds === false;
-    });
-  const drop = (node: FieldNode | FragmentSpreadNode | InlineFragmentNode) =>
-    isSkipped(node) ? null : undefined;
+function dropLeftOut(document: DocumentNode, variables: Readonly<Record<string, unknown>>): DocumentNode {
+  const drop = (node: SelectedNode) => (isLeftOut(node, variables) ? null : undefined);
   return visit(document, { Field: drop, FragmentSpread: drop, InlineFragment: drop });
 }
 

@@ -1,9 +1,11 @@
 // Long lists are completed in turns of the event loop, and answered as if they were not.
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { buildSchema, execute, parse } from "graphql";
 import { afterAll, expect, test } from "vitest";
 import type { Site } from "#src/access/sites.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
+import { completeListsInTurns } from "#src/graphql/lists/list-turns.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { clock, createDemo, loadPlainSchema } from "../support/demo-server.ts";
@@ -133,8 +135,40 @@ test("values are counted over all lists of an answer, with the items of lists wi
   // A fragment that is spread twice asks for its fields once.
   const spread = `{ ${readLines(900, "...Links ...Links")} } fragment Links on LogLine { ${links} }`;
   expect((await small.graphql(spread)).errors).toBeUndefined();
+  // What directives leave out does not count.
+  const skipped = `{ ${readLines(900, `id ... @skip(if: true) { ${links} a10: trace { trace_id } }`)} }`;
+  expect((await small.graphql(skipped)).errors).toBeUndefined();
+  const switched = (isOn: boolean) =>
+    small.graphql(
+      `query ($on: Boolean!) { ${readLines(900, "id ...Links @include(if: $on)")} }
+       fragment Links on LogLine { ${links} a10: trace { trace_id } }`,
+      { on: isOn },
+    );
+  expect((await switched(false)).errors).toBeUndefined();
+  expect((await switched(true)).errors).toMatchObject([{ extensions: { slug: "result_too_large" } }]);
   const both = `{ a: ${readLines(600, links)} b: ${readLines(400, links)} }`;
   const answer = await small.graphql(both);
   expect(answer.errors).toMatchObject([{ extensions: { slug: "result_too_large" } }]);
   await small.close();
+});
+
+test("rows that are promises are waited for as they are, those that fail too", async () => {
+  const schema = buildSchema("type Query { rows: [Row] } type Row { id: ID }");
+  const rows = schema.getQueryType()?.getFields().rows;
+  if (rows === undefined) throw new Error("no field Query.rows");
+  rows.resolve = () =>
+    Array.from({ length: 3_000 }, async (_, id) => {
+      await undefined;
+      if (id % 1_000 === 999) throw new Error("a row failed");
+      return { id };
+    });
+  const aliases = Array.from({ length: 12 }, (_, at) => `a${at}: id`).join(" ");
+  // Vitest fails where a rejection has no handler.
+  const { data, errors } = await execute({
+    schema: completeListsInTurns(schema, false),
+    document: parse(`{ rows { ${aliases} } }`),
+    contextValue: { readout: {} },
+  });
+  expect(errors?.map(({ path }) => path)).toEqual([999, 1_999, 2_999].map((row) => ["rows", row]));
+  expect(data?.rows).toHaveLength(3_000);
 });

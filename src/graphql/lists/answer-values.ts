@@ -16,6 +16,7 @@ import {
   type SelectionSetNode,
 } from "graphql";
 import { type MaybePromise, runSteps, type Steps, takeSteps } from "../../core/async/turns.ts";
+import { isLeftOut } from "./left-out.ts";
 
 /** What a query asks of each row of a list. */
 interface Selection {
@@ -39,18 +40,17 @@ const plainFieldsPerValue = 10;
 /** By the nodes of a field, which are the same for all rows of an answer. */
 const known = new WeakMap<readonly FieldNode[], Selection>();
 
-export function readSelection({ fieldNodes, returnType, schema, fragments }: GraphQLResolveInfo): Selection {
+export function readSelection(info: GraphQLResolveInfo): Selection {
+  const { fieldNodes, returnType } = info;
   const before = known.get(fieldNodes);
   if (before !== undefined) return before;
   const type = getNamedType(returnType);
-  const selection = isCompositeType(type)
-    ? measure({ schema, fragments }, type.name, fieldNodes)
-    : { values: 1, lists: [] };
+  const selection = isCompositeType(type) ? measure(info, type.name, fieldNodes) : { values: 1, lists: [] };
   known.set(fieldNodes, selection);
   return selection;
 }
 
-type Query = Pick<GraphQLResolveInfo, "schema" | "fragments">;
+type Query = Pick<GraphQLResolveInfo, "schema" | "fragments" | "variableValues">;
 
 /** Of a type with several possible ones that which has the most values. */
 function measure(query: Query, typeName: string, nodes: readonly FieldNode[]): Selection {
@@ -117,6 +117,7 @@ function collectFields(
   visited: Set<string>,
 ): void {
   for (const node of selectionSet?.selections ?? []) {
+    if (isLeftOut(node, query.variableValues)) continue;
     if (node.kind === Kind.FIELD) {
       const name = node.alias?.value ?? node.name.value;
       const same = fields.get(name);

@@ -130,7 +130,8 @@ function completeInTurns(field: GraphQLField<unknown, Context>, isCounted: boole
 }
 
 function prepareList(list: unknown, session: Session, info: GraphQLResolveInfo, isCounted: boolean): unknown {
-  if (!Array.isArray(list) || list.length === 0) return list;
+  // The executor waits for rows that are promises as it is.
+  if (!Array.isArray(list) || list.length === 0 || list.some((row) => row instanceof Promise)) return list;
   const handOverCounted = (values: number) => {
     if (isCounted) session.spendValues(values);
     return handOver(session, list, values);

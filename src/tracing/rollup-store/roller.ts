@@ -166,20 +166,18 @@ async function rest(pause: Millis, signal: AbortSignal): Promise<void> {
 /** One step for each group, together for those of the same sources. Returns how long to rest. @throws {BackendError} where the source or the store is in trouble */
 async function rollRound(state: RollerState, signal: AbortSignal): Promise<Millis> {
   const { settings, pauses, context, lease, announced } = state;
-  const damaged = settings.targets.map(({ group }) => ({ group, ids: takeDamaged(settings.store, group) }));
   if (!(await holdLease(lease, signal))) {
     // The roller that holds it finds out with its next sweep what is gone, but not what is damaged.
-    await settings.store.remove(
-      damaged.flatMap(({ ids }) => [...ids]),
-      signal,
-    );
+    const damaged = settings.targets.flatMap(({ group }) => [...takeDamaged(settings.store, group)]);
+    await settings.store.remove(damaged, signal);
     return pauses.leased;
   }
   for (const target of settings.targets) {
     if (!announced.has(target.group)) await announceGroup(context, target, signal);
     announced.add(target.group);
   }
-  for (const { group, ids } of damaged) if (ids.size > 0) state.unverified.add(group);
+  for (const { group } of settings.targets)
+    if (takeDamaged(settings.store, group).size > 0) state.unverified.add(group);
   let isIdle = true;
   for (const targets of listTogether(state)) {
     if (!(await holdLease(lease, signal))) return pauses.leased;

@@ -51,7 +51,7 @@ export function createErrorMaskPlugin(
   warn: (told: string, error?: unknown) => void,
   limited: () => void,
 ): Plugin {
-  const close = (error: GraphQLError, isSchemaOpen: boolean): GraphQLError => {
+  const mask = (error: GraphQLError, isSchemaOpen: boolean): GraphQLError => {
     const { message, path, originalError, extensions = {} } = error;
     if (Object.getOwnPropertySymbols(extensions).includes(ownError))
       return copyError(error, message, extensions);
@@ -70,15 +70,15 @@ export function createErrorMaskPlugin(
     async onResultProcess({ result, setResult, setResultProcessor, serverContext }) {
       const { readout } = serverContext as Partial<Context>;
       const isSchemaOpen = readout?.rules.introspection !== false;
-      const closeAll = ({ errors }: ExecutionResult) =>
-        errors && closeInTurns(errors, (error) => close(error, isSchemaOpen));
+      const maskAll = ({ errors }: ExecutionResult) =>
+        errors && maskInTurns(errors, (error) => mask(error, isSchemaOpen));
       // Yoga prints errors without the places that are not those of nodes.
       const toSent = (result: ExecutionResult, errors: readonly GraphQLError[] | undefined): object => {
         return { ...result, ...(errors && { errors: errors.map(formatError) }) };
       };
       if (isAsyncIterable(result)) {
         const options = {
-          print: async (one: ExecutionResult) => printJsonPieces(toSent(one, await closeAll(one))),
+          print: async (one: ExecutionResult) => printJsonPieces(toSent(one, await maskAll(one))),
           readPosition: () => readout?.readTailPosition(),
         };
         setResultProcessor(
@@ -90,7 +90,7 @@ export function createErrorMaskPlugin(
       if (!isSingleResult(result)) return;
       // A query is refused before it is run, so nothing else of it has failed.
       if (result.data === undefined && result.errors?.some((error) => isLimitError(error))) limited();
-      const errors = await closeAll(result);
+      const errors = await maskAll(result);
       const text = printLongText(toSent(result, errors));
       if (text.rest !== undefined) unprinted.set(serverContext, text);
       const stringify = () => (text.rest === undefined ? text.head : placeOfText);
@@ -111,21 +111,21 @@ export function createErrorMaskPlugin(
 /** Errors that an answer lists: each failing link of each row is one. Yoga copies them all once more in one step. */
 const maxErrors = 1_000;
 
-/** Those that are listed, closed, and one that counts the others. */
-async function closeInTurns(
+/** Those that are listed, masked, and one that counts all. */
+async function maskInTurns(
   errors: readonly GraphQLError[],
-  close: (error: GraphQLError) => GraphQLError,
+  mask: (error: GraphQLError) => GraphQLError,
 ): Promise<readonly GraphQLError[]> {
   const pause = createPause();
   const listed = errors.length > maxErrors ? await selectListed(errors, pause) : errors;
-  const closed: GraphQLError[] = [];
+  const masked: GraphQLError[] = [];
   for (const error of listed) {
-    closed.push(close(error));
+    masked.push(mask(error));
     const paused = pause();
     if (paused !== undefined) await paused;
   }
-  if (listed.length < errors.length) closed.push(createUnlistedError(errors.length));
-  return closed;
+  if (listed.length < errors.length) masked.push(createUnlistedError(errors.length));
+  return masked;
 }
 
 /** The first of them by their places, in this order: which ones fail first is chance. */

@@ -1,5 +1,5 @@
 // GraphQL over HTTP: Yoga, hardened. What a request may cost is bounded before it runs (depth, cost, tokens, aliases,
-// directives), what it runs is bounded by the session, and its errors are bounded and closed before they leave.
+// directives), what it runs is bounded by the session, and its errors are bounded and masked before they leave.
 import { useCSRFPrevention } from "@graphql-yoga/plugin-csrf-prevention";
 import {
   type ASTVisitor,

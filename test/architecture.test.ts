@@ -41,7 +41,7 @@ const layers: readonly Layer[] = [
   },
   {
     folder: "src/graphql/lists",
-    imports: ["src/core/async"],
+    imports: ["src/core", "src/core/async"],
     types: ["src/operations/runtime"],
   },
   {

@@ -217,15 +217,15 @@ async function describeLines({ index, members }: IndexPattern, context: SurveyCo
 
 const noLayout = "no known layout of lines or spans";
 
-function explainGuesses(told: readonly Guess[], all: readonly Guess[]): string {
-  return `${noLayout}; a source of it is ${describeGuesses(told, all)}`;
+function explainGuesses(guesses: readonly Guess[], all: readonly Guess[]): string {
+  return `${noLayout}; a source of it is ${describeGuesses(guesses, all)}`;
 }
 
 /** The reasons of some guesses, each with its indices where the pattern has others. */
-function describeGuesses(told: readonly Guess[], all: readonly Guess[]): string {
+function describeGuesses(guesses: readonly Guess[], all: readonly Guess[]): string {
   const describe = ({ reason, groups }: Guess) =>
     all.length === 1 ? reason : `${reason} (${formatNames(groups.flatMap(({ indices }) => indices))})`;
-  return told.map(describe).join("; ");
+  return guesses.map(describe).join("; ");
 }
 
 /** The namespace of data streams `<type>-<dataset>-<namespace>`; undefined unless all names have the same one. */

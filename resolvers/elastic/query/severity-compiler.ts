@@ -39,7 +39,7 @@ export function compileSeverity(
   for (const rule of rules) {
     const own = buildSeverityQuery(rule, matching, scope);
     // A rule that narrows by itself needs no further clauses.
-    byRule.push(own === matchAll || isCoarse(rule, scope) ? allOf([own, ...notEarlier]) : own);
+    byRule.push(own === matchAll || hasNumbersInTexts(rule, scope) ? allOf([own, ...notEarlier]) : own);
     const certain = buildCertainSeverityQuery(rule, scope);
     if (certain !== matchNone) notEarlier.push(not(certain));
   }
@@ -47,7 +47,7 @@ export function compileSeverity(
 }
 
 /** Whether a rule reads numbers from a field of texts: the index finds any text for them. */
-function isCoarse({ field: name, at_least: steps }: SeverityRule, { group }: CompileScope): boolean {
+function hasNumbersInTexts({ field: name, at_least: steps }: SeverityRule, { group }: CompileScope): boolean {
   const field = findField(group, name);
   return steps !== undefined && field !== undefined && !isNumeric(field);
 }

@@ -16,6 +16,7 @@ import {
   type SelectionSetNode,
 } from "graphql";
 import { type MaybePromise, runSteps, type Steps, takeSteps } from "../../core/async/turns.ts";
+import { requireFirst } from "../../core/collections.ts";
 import { isLeftOut } from "./left-out.ts";
 
 /** What a query asks of each row of a list. */
@@ -73,11 +74,7 @@ function measureObject(query: Query, type: GraphQLObjectType, nodes: readonly Fi
   let plain = 0;
   const lists = new Map<string, InnerList>();
   for (const sameName of fields.values()) {
-    const [
-      {
-        name: { value: name },
-      } = noField,
-    ] = sameName;
+    const name = requireFirst(sameName).name.value;
     const field = type.getFields()[name];
     if (field === undefined) continue;
     if (field.resolve === undefined) plain += 1;
@@ -97,8 +94,6 @@ function measureObject(query: Query, type: GraphQLObjectType, nodes: readonly Fi
   }
   return { values: values + Math.floor(plain / plainFieldsPerValue), lists: [...lists.values()] };
 }
-
-const noField = { name: { value: "" } };
 
 /** Aliases of one list are counted together. */
 function addList(lists: Map<string, InnerList>, list: InnerList): void {

@@ -1,15 +1,15 @@
 // Combines the series of several backends into the series of an answer, by the definitions in `src/metrics/samples.ts`.
 
-import { yieldToEventLoop } from "../core/async/turns.ts";
+import { type Steps, takeSteps, yieldToEventLoop } from "../core/async/turns.ts";
 import { compareLists, readOwn } from "../core/collections.ts";
 import { createTooManyPointsError, createUnsupportedError } from "../core/errors.ts";
 import type { Buckets, Measure, Series } from "../core/rows.ts";
 import {
   type CounterSamples,
-  combineCumulative,
+  combineCumulativeInSteps,
   combineIncrements,
   combineObservations,
-  combineSamples,
+  combineSamplesInSteps,
   computeIncrements,
   computeMean,
   type Observations,
@@ -37,7 +37,7 @@ export async function combineMembers(
     await yieldToEventLoop();
     signal.throwIfAborted();
     const [first] = group;
-    const values = combineGroup(backends, group, measure, buckets);
+    const values = await takeSteps(combineGroup(backends, group, measure, buckets), signal);
     const hasValue = values.some((value) => !Number.isNaN(value));
     if (first !== undefined && hasValue) found.push({ group: valuesOf(first), values });
   }
@@ -49,24 +49,24 @@ export async function combineMembers(
     }));
 }
 
-function combineGroup(
+function* combineGroup(
   backends: string,
   group: readonly SeriesMember[],
   measure: Measure,
   buckets: Buckets,
-): Float64Array {
+): Steps<Float64Array> {
   const samples = group.flatMap((member) => ("samples" in member ? member.samples : []));
   switch (measure.of) {
     case "samples": {
       const values = group.flatMap((member) => ("values" in member ? [member.values] : []));
       return values.length > 0
         ? combineOwnValues(values, measure, buckets)
-        : combineSamples(samples, measure, buckets);
+        : yield* combineSamplesInSteps(samples, measure, buckets);
     }
     case "increment":
       return combineIncrements(samples, buckets);
     case "cumulative":
-      return combineCumulative(samples, measure, buckets);
+      return yield* combineCumulativeInSteps(samples, measure, buckets);
     case "observations":
       return combineObserved(backends, group, measure, buckets);
   }

@@ -1,9 +1,9 @@
 // Reads gauges: by group, where an expression can say the measure, or from raw samples.
-import { groupInTurns, visitInTurns } from "../../../src/core/async/turns.ts";
+import { groupInTurns, takeSteps, visitInTurns } from "../../../src/core/async/turns.ts";
 import { readNumber } from "../../../src/core/collections.ts";
 import { isRejection, Refused } from "../../../src/core/errors.ts";
 import type { Measure, Series } from "../../../src/core/rows.ts";
-import { combineSamples, dropNonFinite } from "../../../src/metrics/samples.ts";
+import { combineSamples, combineSamplesInSteps, dropNonFinite } from "../../../src/metrics/samples.ts";
 import {
   aggregate,
   binary,
@@ -34,41 +34,97 @@ type Expressible = Exclude<SampleMeasure["combine"], "first" | "quantile">;
 
 /** @throws {Refused | BackendError} */
 export async function readGauges(plan: SeriesPlan, measure: SampleMeasure): Promise<readonly Series[]> {
-  const { query, reader, keys, limit } = plan;
+  const { query, reader, keys } = plan;
   const { buckets, pointLimit } = query;
-  const { start, step, count } = buckets;
   const { combine } = measure;
   const selector = narrowSelector(selectPart(query.match, query.metric), plan.matchers);
   const estimated = reader.estimateSeries(selector, keys, buckets, pointLimit);
-  if (step === 1 || combine === "first" || combine === "quantile") {
+  if (buckets.step === 1 || combine === "first") {
     await estimated;
-    const raw = await reader.readRaw(selector, start, start + step * count, limit);
-    return combineByGroup(plan, raw, (group) => combineSamples(group.map(dropNonFinite), measure, buckets));
+    return combineRaw(plan, measure, selector);
   }
   const [groups, series, relaxed] = await Promise.all([
     estimated,
     reader.estimateSeries(selector, undefined, buckets, Number.POSITIVE_INFINITY),
     reader.dropPresenceMatchers(selector, buckets),
   ]);
-  const samples = reader.selectRange(relaxed.selector, { from: step, to: 1 });
-  const { losesNaN } = reader;
-  const owner: ValueOwner = {
+  const asked: GroupedQuestion = {
+    plan,
+    selector,
+    samples: reader.selectRange(relaxed.selector, { from: buckets.step, to: 1 }),
+    isSingle: series > 0 && series === groups,
+    read: (expression) => reader.readGrid(expression, buckets, pointLimit, relaxed.matchesDropped),
+  };
+  const found = await (combine === "quantile"
+    ? readQuantiles(asked, measure.quantile)
+    : readExpressible(asked, combine));
+  if (found === undefined) return combineRaw(plan, measure, selector);
+  await recomputeNonFiniteBuckets(plan, measure, selector, found, ownByGroup(plan));
+  return toSortedSeries(plan, found);
+}
+
+/** The groups from all their samples. */
+async function combineRaw(
+  plan: SeriesPlan,
+  measure: SampleMeasure,
+  selector: Selector,
+): Promise<readonly Series[]> {
+  const { buckets } = plan.query;
+  const { start, step, count } = buckets;
+  const raw = await plan.reader.readRaw(selector, start, start + step * count, plan.limit);
+  return combineByGroup(plan, raw, (group) =>
+    takeSteps(combineSamplesInSteps(group.map(dropNonFinite), measure, buckets)),
+  );
+}
+
+/** The groups of one question, which the source is asked for. */
+interface GroupedQuestion {
+  readonly plan: SeriesPlan;
+  readonly selector: Selector;
+  /** Those of a bucket. */
+  readonly samples: Expression;
+  /** Each group seems to have one series. */
+  readonly isSingle: boolean;
+  readonly read: (expression: Expression) => Promise<readonly GridSeries[]>;
+}
+
+function ownByGroup(plan: SeriesPlan): ValueOwner {
+  return {
     keyOf: (labels) => formatGroupKey(plan, labels),
     labelsOf: (labels) => readTags(plan, labels),
   };
-  const readOn = (expression: Expression) =>
-    reader.readGrid(expression, buckets, pointLimit, relaxed.matchesDropped);
-  const read = (by: readonly string[] | undefined) =>
-    readOn(buildGaugeExpression(combine, by, samples, losesNaN));
-  const single = series > 0 && series === groups;
-  const found = (single && (await readWithoutAggregation(plan, selector, read))) || (await read(keys));
-  const marked = aggregate("max", keys, markNonFinite(samples, losesNaN));
-  const all =
-    losesNaN && mayBeNaN(combine)
-      ? await addMarks(owner, found, await readOn(binary(marked, "!=", number(0))))
-      : found;
-  await recomputeNonFiniteBuckets(plan, measure, selector, all, owner);
-  return toSortedSeries(plan, all);
+}
+
+async function readExpressible(asked: GroupedQuestion, combine: Expressible): Promise<readonly GridSeries[]> {
+  const { plan, selector, samples, isSingle } = asked;
+  const { losesNaN } = plan.reader;
+  const readBy = (by: readonly string[] | undefined) =>
+    asked.read(buildGaugeExpression(combine, by, samples, losesNaN));
+  const single = isSingle ? await readWithoutAggregation(plan, selector, () => readBy(undefined)) : undefined;
+  const found = single ?? (await readBy(plan.keys));
+  return losesNaN && mayBeNaN(combine) ? addMarks(ownByGroup(plan), found, await readMarks(asked)) : found;
+}
+
+/**
+ * The quantiles of groups that have one series each; there is no expression for those of several series. A bucket in which a
+ * group has two series after all, as where a pod follows another, is marked as if it had a sample that is not finite.
+ * Returns `undefined` where all samples have to be read.
+ */
+async function readQuantiles(
+  asked: GroupedQuestion,
+  quantile: number,
+): Promise<readonly GridSeries[] | undefined> {
+  const { plan, selector, samples, isSingle } = asked;
+  if (!isSingle) return undefined;
+  const quantiles = call("quantile_over_time", number(quantile), samples);
+  const read = await tryRead(() => Promise.all([asked.read(quantiles), readMarks(asked)]));
+  if (read !== undefined) {
+    const [found, marked] = read;
+    const groups = await joinGroups(plan, found);
+    if (found.length < groups.length * 2) return addMarks(ownByGroup(plan), groups, marked);
+  }
+  plan.reader.markUnderestimated(selector);
+  return undefined;
 }
 
 /**
@@ -144,18 +200,49 @@ async function addMarks(
 async function readWithoutAggregation(
   plan: SeriesPlan,
   selector: Selector,
-  read: (by: undefined) => Promise<readonly GridSeries[]>,
+  read: () => Promise<readonly GridSeries[]>,
 ): Promise<readonly GridSeries[] | undefined> {
-  try {
-    const found = await read(undefined);
-    const keys = new Set<string>();
-    await visitInTurns(found, ({ labels }) => keys.add(formatGroupKey(plan, labels)));
-    if (keys.size === found.length) return found;
-  } catch (error) {
-    if (!(error instanceof Refused || isRejection(error))) throw error;
-  }
+  const found = await tryRead(read);
+  const keys = new Set<string>();
+  await visitInTurns(found ?? [], ({ labels }) => keys.add(formatGroupKey(plan, labels)));
+  if (keys.size === found?.length) return found;
   plan.reader.markUnderestimated(selector);
   return undefined;
+}
+
+/** `undefined` where the source or a limit refuses the response. */
+async function tryRead<Read>(read: () => Promise<Read>): Promise<Read | undefined> {
+  try {
+    return await read();
+  } catch (error) {
+    if (error instanceof Refused || isRejection(error)) return undefined;
+    throw error;
+  }
+}
+
+/** The values of each group's series; infinite where several of them have one. */
+async function joinGroups(plan: SeriesPlan, found: readonly GridSeries[]): Promise<readonly GridSeries[]> {
+  const groups = new Map<string, GridSeries>();
+  await visitInTurns(found, (series) => {
+    const key = formatGroupKey(plan, series.labels);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, series);
+    else addToGroup(group.values, series.values);
+  });
+  return [...groups.values()];
+}
+
+function addToGroup(values: Float64Array, more: Float64Array): void {
+  for (const [bucket, value] of more.entries()) {
+    if (Number.isNaN(value)) continue;
+    values[bucket] = Number.isNaN(readNumber(values, bucket)) ? value : Number.POSITIVE_INFINITY;
+  }
+}
+
+/** Where a group has a sample that is not finite. */
+function readMarks({ plan, samples, read }: GroupedQuestion): Promise<readonly GridSeries[]> {
+  const marks = markNonFinite(samples, plan.reader.losesNaN);
+  return read(binary(aggregate("max", plan.keys, marks), "!=", number(0)));
 }
 
 /** Computes the values from raw samples that are not finite in `found`: a sample that is not finite is part of them. */
@@ -179,12 +266,13 @@ async function recomputeNonFiniteBuckets(
   if (affected.length === 0) return;
   const raw = await readRawBuckets(reader, selector, suspects, query.buckets, limit);
   const groups = await groupInTurns(raw, ({ labels }) => keyOf(labels));
-  await visitInTurns(affected, ({ labels, values }) => {
-    const exact = combineSamples(groups.get(keyOf(labels)) ?? [], measure, query.buckets);
+  for (const { labels, values } of affected) {
+    const group = groups.get(keyOf(labels)) ?? [];
+    const exact = await takeSteps(combineSamplesInSteps(group, measure, query.buckets));
     for (const [bucket, value] of values.entries()) {
       if (value === Number.POSITIVE_INFINITY) values[bucket] = readNumber(exact, bucket);
     }
-  });
+  }
 }
 
 /**

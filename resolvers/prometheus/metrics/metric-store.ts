@@ -3,10 +3,11 @@
 // answer from samples, and the tests hold all three ways to that definition.
 import { LRUCache } from "lru-cache";
 import { combineSignals } from "../../../src/core/async/concurrency.ts";
+import { takeSteps } from "../../../src/core/async/turns.ts";
 import { BackendError, createUnsupportedError, type Refused } from "../../../src/core/errors.ts";
 import type { Measure, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { combineCumulative, dropNonFinite } from "../../../src/metrics/samples.ts";
+import { combineCumulative, combineCumulativeInSteps, dropNonFinite } from "../../../src/metrics/samples.ts";
 import type { MetricStore, SeriesQuery } from "../../../src/store/metrics.ts";
 import type { PrometheusClient } from "../client/client.ts";
 import { isPlainLabel, narrowSelector } from "../client/promql.ts";
@@ -241,6 +242,6 @@ async function readCumulativeMean(
   const { start, step, count } = query.buckets;
   const raw = joinSpellings(await reader.readRaw(selector, start, start + step * count, limit));
   return combineByGroup(plan, raw, (group) =>
-    combineCumulative(group.map(dropNonFinite), measure, query.buckets),
+    takeSteps(combineCumulativeInSteps(group.map(dropNonFinite), measure, query.buckets)),
   );
 }

@@ -3,6 +3,7 @@
 
 import {
   groupInTurns,
+  type MaybePromise,
   sortInSteps,
   takeSteps,
   visitInTurns,
@@ -93,7 +94,7 @@ export const pointsPerTurn = 20_000;
 export async function combineByGroup<T extends { readonly labels: Labels }>(
   plan: SeriesPlan,
   found: readonly T[],
-  combine: (group: readonly T[]) => Float64Array,
+  combine: (group: readonly T[]) => MaybePromise<Float64Array>,
 ): Promise<readonly Series[]> {
   const groups = await groupInTurns(found, ({ labels }) => formatGroupKey(plan, labels));
   const { buckets, pointLimit } = plan.query;
@@ -106,7 +107,7 @@ export async function combineByGroup<T extends { readonly labels: Labels }>(
       await yieldToEventLoop();
       points = 0;
     }
-    all.push({ labels: requireFirst(group).labels, values: combine(group) });
+    all.push({ labels: requireFirst(group).labels, values: await combine(group) });
     points += group.length * buckets.count;
   }
   return toSortedSeries(plan, all);

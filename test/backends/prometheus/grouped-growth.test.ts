@@ -22,7 +22,7 @@ import {
   observationMeasures,
   readHistogramFleet,
 } from "../../support/prometheus/histogram-fleets.ts";
-import { sendRemoteWrite, type WrittenSeries } from "../../support/prometheus/remote-write.ts";
+import { sendInOrder } from "../../support/prometheus/remote-write.ts";
 import { namedMetricServers, namedPrometheus } from "../selected-servers.ts";
 import { type FilledServer, startEmpty } from "./filled-server.ts";
 
@@ -127,21 +127,4 @@ function roundSamples({ step, series }: Fleet): Fleet {
     samples: samples.map(([time, value]) => [time, round(value)] as const),
   }));
   return { step, series: rounded };
-}
-
-/** A server takes samples in the order of their time, and none that lies more than an hour before the newest one. */
-async function sendInOrder(url: string, all: readonly WrittenSeries[]): Promise<void> {
-  const times = all.flatMap(({ samples = [] }) => samples.map(([time]) => time));
-  const [first, last] = times.reduce(
-    ([a, b], time) => [Math.min(a, time), Math.max(b, time)],
-    [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY],
-  );
-  const hour = 3_600_000;
-  for (let from = first; from <= last; from += hour / 2) {
-    const part = all.flatMap(({ labels, samples = [] }) => {
-      const inside = samples.filter(([time]) => time >= from && time < from + hour / 2);
-      return inside.length === 0 ? [] : [{ labels, samples: inside }];
-    });
-    await sendRemoteWrite(url, part);
-  }
 }

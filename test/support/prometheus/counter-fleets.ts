@@ -163,13 +163,22 @@ export function describeGrowthDifference(
   const isWhole = series.every((one) =>
     dropStale(one).every(([, value]) => Number.isInteger(value) || !Number.isFinite(value)),
   );
+  return describeSeriesDifference(found, expected, isWhole);
+}
+
+/** The first difference; unless `isExact`, one beyond the ninth digit. */
+export function describeSeriesDifference(
+  found: readonly Series[],
+  expected: readonly Expected[],
+  isExact: boolean,
+): string | undefined {
   const tagsOf = (all: readonly { readonly tags: object }[]) => JSON.stringify(all.map(({ tags }) => tags));
   if (tagsOf(found) !== tagsOf(expected)) return `${tagsOf(found)} instead of ${tagsOf(expected)}`;
   for (const [n, { tags, values }] of expected.entries()) {
     for (const [bucket, value] of values.entries()) {
       const own = found[n]?.values[bucket] ?? Number.NaN;
       const isSame = Object.is(own, value) || own === value;
-      const isNear = !isWhole && Math.abs(own - value) <= 1e-9 * Math.max(1, Math.abs(value));
+      const isNear = !isExact && Math.abs(own - value) <= 1e-9 * Math.max(1, Math.abs(value));
       if (!isSame && !isNear) return `${JSON.stringify(tags)}, bucket ${bucket}: ${own} instead of ${value}`;
     }
   }

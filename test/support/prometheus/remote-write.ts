@@ -93,3 +93,20 @@ function compressSnappy(data: Buffer): Buffer {
   }
   return Buffer.concat(parts);
 }
+
+/** A server takes samples in the order of their time, and none that lies more than an hour before the newest one. */
+export async function sendInOrder(url: string, all: readonly WrittenSeries[]): Promise<void> {
+  const times = all.flatMap(({ samples = [] }) => samples.map(([time]) => time));
+  const [first, last] = times.reduce(
+    ([a, b], time) => [Math.min(a, time), Math.max(b, time)],
+    [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY],
+  );
+  const hour = 3_600_000;
+  for (let from = first; from <= last; from += hour / 2) {
+    const part = all.flatMap(({ labels, samples = [] }) => {
+      const inside = samples.filter(([time]) => time >= from && time < from + hour / 2);
+      return inside.length === 0 ? [] : [{ labels, samples: inside }];
+    });
+    await sendRemoteWrite(url, part);
+  }
+}

@@ -1,5 +1,5 @@
 // Gauges whose groups seem to have one series each are read without aggregation, and with it if that was wrong.
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Measure } from "#src/core/rows.ts";
 import type { Backend } from "#src/store/backend.ts";
 import {
@@ -52,8 +52,8 @@ async function serve({ series, all = series, groups, plain }: ScriptedCounts): P
   return fake;
 }
 
-const readSeries = (measure: Measure = { of: "samples", combine: "last" }) =>
-  backend?.stores.metrics?.series(buildSeriesQuery({ measure, pointLimit: 6 }), signal);
+const readSeries = (measure: Measure = { of: "samples", combine: "last" }, pointLimit = 6) =>
+  backend?.stores.metrics?.series(buildSeriesQuery({ measure, pointLimit }), signal);
 const aggregated = [{ tags: { host: "x" }, values: Float64Array.of(7, Number.NaN, Number.NaN) }];
 const buildSeries = (host: string, job: string, value: string) => ({
   metric: { __name__: "g", host, job },
@@ -128,4 +128,117 @@ test.each<[string, ScriptedCounts["plain"]]>([
 test("does not fall back after a failure of the source", async () => {
   await serve({ series: 2, groups: 2, plain: 504 });
   await expect(readSeries()).rejects.toMatchObject({ failure: "timeout" });
+});
+
+describe("quantiles", () => {
+  const quantile: Measure = { of: "samples", combine: "quantile", quantile: 0.9 };
+  const raw = (
+    host: string,
+    job: string,
+    samples: readonly (readonly [offset: number, value: string])[],
+  ) => ({
+    metric: { __name__: "g", host, job },
+    values: samples.map(([offset, value]) => [(buckets.start + offset) / 1_000, value]),
+  });
+
+  interface ScriptedQuantiles {
+    readonly series: number;
+    readonly groups: number;
+    /** What the source computes of each series. */
+    readonly quantiles: readonly object[] | number;
+    readonly marks?: readonly object[];
+    readonly samples?: readonly ReturnType<typeof raw>[];
+  }
+
+  async function serveQuantiles(script: ScriptedQuantiles): Promise<FakePrometheus> {
+    const { quantiles, marks = [], samples = [] } = script;
+    const counted = (size: number) => buildMatrix([{ metric: {}, values: [[toSeconds(0), String(size)]] }]);
+    fake = await openFakePrometheus({
+      answer: (form, response) => {
+        const query = form.get("query") ?? "";
+        const count = samples.reduce((sum, { values }) => sum + values.length, 0);
+        if (query.startsWith("count(group")) sendJson(response, counted(script.groups));
+        else if (query.startsWith("count(")) sendJson(response, counted(script.series));
+        else if (query.startsWith("sum(count_over_time"))
+          sendJson(response, buildMatrix([{ metric: {}, values: [[toSeconds(2), String(count)]] }]));
+        else if (query.startsWith("quantile_over_time") && typeof quantiles === "number")
+          sendJson(response, { status: "error" }, quantiles);
+        else if (query.startsWith("quantile_over_time"))
+          sendJson(response, buildMatrix(typeof quantiles === "number" ? [] : quantiles));
+        else if (query.includes("max by (host)")) sendJson(response, buildMatrix(marks));
+        else sendJson(response, buildMatrix(samples));
+      },
+    });
+    backend = fake.open();
+    return fake;
+  }
+
+  const listRaw = (source: FakePrometheus) =>
+    source.queries.map(({ query }) => query).filter((query) => /^\{[^(]*\]( offset 1ms)?$/.test(query));
+
+  test("are those of the source where each group has one series", async () => {
+    const source = await serveQuantiles({
+      series: 2,
+      groups: 2,
+      quantiles: [buildSeries("b", "1", "5"), buildSeries("a", "2", "3.5")],
+    });
+    expect(await readSeries(quantile, 100)).toEqual([
+      { tags: { host: "a" }, values: Float64Array.of(Number.NaN, 3.5, Number.NaN) },
+      { tags: { host: "b" }, values: Float64Array.of(Number.NaN, 5, Number.NaN) },
+    ]);
+    expect(listRaw(source)).toEqual([]);
+  });
+
+  test("are computed from samples in buckets that two series of a group share", async () => {
+    const source = await serveQuantiles({
+      series: 2,
+      groups: 2,
+      quantiles: [
+        buildSeries("a", "1", "1"),
+        buildSeries("a", "2", "2"),
+        { metric: { host: "b", job: "3" }, values: [0, 1, 2].map((bucket) => [toSeconds(bucket), "7"]) },
+      ],
+      samples: [raw("a", "1", [[60_000, "1"]]), raw("a", "2", [[90_000, "2"]])],
+    });
+    expect(await readSeries(quantile, 100)).toEqual([
+      { tags: { host: "a" }, values: Float64Array.of(Number.NaN, 1.9, Number.NaN) },
+      { tags: { host: "b" }, values: Float64Array.of(7, 7, 7) },
+    ]);
+    const [only, ...others] = listRaw(source);
+    expect(only).toContain('host="a"');
+    expect(others).toEqual([]);
+  });
+
+  test("are computed from samples in buckets with a value that is not finite", async () => {
+    await serveQuantiles({
+      series: 1,
+      groups: 1,
+      quantiles: [buildSeries("a", "1", "4")],
+      marks: [{ metric: { host: "a" }, values: [[toSeconds(1), "NaN"]] }],
+      samples: [
+        raw("a", "1", [
+          [60_000, "NaN"],
+          [75_000, "5"],
+          [90_000, "5"],
+        ]),
+      ],
+    });
+    expect(await readSeries(quantile, 100)).toEqual([
+      { tags: { host: "a" }, values: Float64Array.of(Number.NaN, 5, Number.NaN) },
+    ]);
+  });
+
+  test.each<[string, Pick<ScriptedQuantiles, "series" | "groups" | "quantiles">]>([
+    ["groups have several series", { series: 3, groups: 2, quantiles: 500 }],
+    ["the source rejects the query", { series: 2, groups: 2, quantiles: 422 }],
+    [
+      "groups turn out to have several series",
+      { series: 1, groups: 1, quantiles: [buildSeries("a", "1", "1"), buildSeries("a", "2", "2")] },
+    ],
+  ])("are computed from all samples where %s", async (_, script) => {
+    await serveQuantiles({ ...script, samples: [raw("a", "1", [[0, "1"]]), raw("a", "2", [[30_000, "2"]])] });
+    expect(await readSeries(quantile, 100)).toEqual([
+      { tags: { host: "a" }, values: Float64Array.of(1.9, Number.NaN, Number.NaN) },
+    ]);
+  });
 });

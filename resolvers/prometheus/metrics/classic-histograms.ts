@@ -240,7 +240,8 @@ async function areAllCounted({ findUncounted, requireCounts }: Completeness): Pr
   return uncounted.length === 0;
 }
 
-async function requireCounts(plan: SeriesPlan): Promise<void> {
+/** As in `Completeness`. */
+export async function requireCounts(plan: SeriesPlan): Promise<void> {
   const uncountable = await plan.listUncountable();
   if (uncountable.length === 0) return;
   const { start, step, count } = plan.query.buckets;

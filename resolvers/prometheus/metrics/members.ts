@@ -26,6 +26,7 @@ import {
   createNoCountError,
   type ObservedSeries,
   readClassicHistograms,
+  requireCounts,
   requireParts,
 } from "./classic-histograms.ts";
 import { selectAllParts, selectPart } from "./family-listing.ts";
@@ -218,6 +219,8 @@ async function readRawHistograms(
   ]);
   // A histogram without a count has it in the bucket of +Inf.
   const isBucketed = family.kind === "histogram";
+  // Estimates read all buckets, and see it themselves.
+  if (isBucketed && !isEstimated(measure.combine)) await requireCounts(plan);
   // A sum is taken up to the last sample of its count, which therefore comes first.
   const counts = await readRawPart(plan, count.metric, from, to, only);
   const [sums, buckets] = await Promise.all([

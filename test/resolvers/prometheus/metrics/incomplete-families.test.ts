@@ -56,6 +56,12 @@ async function openStore(series: Parameters<typeof openFakeServer>[0]) {
       );
       return found.map((one) => [...Object.values(one.tags), ...one.values]);
     },
+    /** How many series are found whose samples several scrapers put together. */
+    async countMembers(metric: string, measure: Measure, tags: Labels = {}) {
+      const buckets = { start: base, step: 2 * minute, count: 1 };
+      const query = { match: {}, metric, tags, measure, buckets, sampleLimit: 10_000 };
+      return (await store.members?.readRaw(query, signal))?.length;
+    },
   };
 }
 const observed = (combine: "count" | "mean" | "min" | "max"): Measure => ({ of: "observations", combine });
@@ -116,6 +122,19 @@ describe("a histogram", () => {
     }
     expect(await store.read("h_seconds", observed("count"), { job: "full" })).toEqual([["full", 40, 40]]);
     expect(await store.read("h_seconds", observed("mean"), { job: "full" })).toEqual([["full", 1.3, 1.3]]);
+  });
+
+  test("with neither is refused where several scrapers are put together", async () => {
+    const lone = buckets("h_seconds", { job: "lone" }).filter(({ labels }) => labels.le !== "+Inf");
+    const store = await openStore([
+      ...buckets("h_seconds", { job: "full" }),
+      grow("h_seconds_count", 10, { job: "full" }),
+      ...lone,
+    ]);
+    for (const measure of [observed("count"), p90]) {
+      await expect(store.countMembers("h_seconds", measure)).rejects.toMatchObject(refused);
+      expect(await store.countMembers("h_seconds", measure, { job: "full" })).toBe(1);
+    }
   });
 
   // Such as the scheduler's latencies, which one library exports with all parts and another as buckets alone.

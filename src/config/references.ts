@@ -15,7 +15,7 @@ export function checkReferences(tree: YamlTree, path: string, report: IssueRepor
   const sites = toMapping(file.sites);
   checkBackendNames(tree, sites, Object.keys(toMapping(file.backends)), report);
   checkFrontendKeys(sites, report);
-  checkReportIndices(sites, report);
+  checkWrittenIndices(sites, file.rollups, report);
   const tokens = toList(file.tokens);
   checkGrantSites(tree, ["tokens"], tokens, Object.keys(sites), report);
   checkCertificates(tree, file, Object.keys(sites), report);
@@ -91,9 +91,15 @@ function checkFrontendKeys(sites: Sites, report: IssueReporter): void {
   }
 }
 
-/** Only the index tells whose report a document is, so two sites of one backend may not share an index. */
-function checkReportIndices(sites: Sites, report: IssueReporter): void {
-  const seen: { readonly site: string; readonly backend: unknown; readonly index: string }[] = [];
+/**
+ * Only the index tells whose report a document is, so two sites of one backend may not share an index. Nor may a site share
+ * that of rollups, which has other mappings.
+ */
+function checkWrittenIndices(sites: Sites, rollups: unknown, report: IssueReporter): void {
+  const seen: { readonly content: string; readonly backend: unknown; readonly index: string }[] = [];
+  const { backend: keeper, index: kept = defaults.rollups.index } = toMapping(rollups);
+  if (typeof keeper === "string" && typeof kept === "string")
+    seen.push({ content: "the rollups", backend: keeper, index: kept });
   for (const [site, entry] of Object.entries(sites)) {
     const { backend, index } = toMapping(toMapping(entry).frontend);
     if (typeof index !== "string") continue;
@@ -101,10 +107,10 @@ function checkReportIndices(sites: Sites, report: IssueReporter): void {
     if (rival !== undefined) {
       report(
         ["sites", site, "frontend", "index"],
-        `may hold reports of ${rival.site} too: a site needs an index of its own`,
+        `may hold ${rival.content} too: a site needs an index of its own`,
       );
     }
-    seen.push({ site, backend, index });
+    seen.push({ content: `reports of ${site}`, backend, index });
   }
 }
 

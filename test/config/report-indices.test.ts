@@ -32,6 +32,18 @@ sites:
     expect(listIssues(withParts(part(one), `{ keys: [other], backend: old, index: "${two}" }`))).toEqual([]);
   });
 
+  test("refuses the index of the rollups, also of the name that it has by default", () => {
+    const sites = (index: string) => withParts(part(index), part("other"));
+    const withRollups = (rollups: string, index: string) =>
+      listIssues(`rollups: ${rollups}\n${sites(index)}`);
+    const own = "6 sites.shop.frontend.index: may hold the rollups too: a site needs an index of its own";
+    expect(withRollups("{ backend: elk, index: figures }", "figures")).toEqual([own]);
+    expect(withRollups("{ backend: elk, index: figures-a }", "figures-{date}")).toEqual([own]);
+    expect(withRollups("{ backend: elk }", "readout-rollups")).toEqual([own]);
+    expect(withRollups("{ backend: old, index: figures }", "figures")).toEqual([]);
+    expect(listIssues(sites("readout-rollups"))).toEqual([]);
+  });
+
   test.each(["a,b", "a*", "a b", "{year}", "a}"])("refuses the index name %s", (index) => {
     expect(listIssues(withParts(part(index), part("other", "old")))).toEqual([
       "5 sites.shop.frontend.index: expected the name of one index, with {date} or {month} or neither",

@@ -215,10 +215,10 @@ function checkListenAddresses(file: Readonly<Record<string, unknown>>, report: I
 
 /** Whether two addresses are of one socket: that of all addresses of a machine is also that of each. */
 function areOneSocket(a: Address, b: Address): boolean {
-  const hosts = [a.host.toLowerCase(), b.host.toLowerCase()];
+  const first = a.host.toLowerCase();
+  const second = b.host.toLowerCase();
   const coversOther = (host: string, other: string) =>
     host === "::" || (host === "0.0.0.0" && !other.includes(":")) || host === other;
-  const [first = "", second = ""] = hosts;
   return a.port === b.port && (coversOther(first, second) || coversOther(second, first));
 }
 
@@ -251,13 +251,13 @@ function checkConsoleClients(issuers: readonly unknown[], publicUrl: unknown, re
     const path = ["auth", "jwt", String(index)];
     if (publicUrl === undefined)
       report([...path, "console"], "needs public_url, the address to which people come back");
-    else if (!isSecureAddress(publicUrl))
+    else if (isKnownInsecure(publicUrl))
       report([...path, "console"], "needs a public_url with https, or on this machine");
-    if (!isSecureAddress(issuer))
+    if (isKnownInsecure(issuer))
       report([...path, "console"], "needs an issuer with https, or on this machine");
     const origins = toList(toMapping(client).origins);
     for (const [position, origin] of origins.entries()) {
-      if (!isSecureAddress(origin))
+      if (isKnownInsecure(origin))
         report([...path, "console", "origins", String(position)], "needs https, or to be on this machine");
     }
     // The console may ask these origins and no other.
@@ -266,11 +266,11 @@ function checkConsoleClients(issuers: readonly unknown[], publicUrl: unknown, re
   }
 }
 
-/** Whether a browser treats a page from there as a secure context. The schema reports what is no address. */
-function isSecureAddress(address: unknown): boolean {
-  if (typeof address !== "string" || !URL.canParse(address)) return true;
+/** Whether a browser treats no page from there as a secure context. The schema reports what is no address. */
+function isKnownInsecure(address: unknown): boolean {
+  if (typeof address !== "string" || !URL.canParse(address)) return false;
   const { protocol, hostname } = new URL(address);
-  return protocol !== "http:" || ["localhost", "127.0.0.1", "[::1]"].includes(hostname);
+  return protocol === "http:" && !["localhost", "127.0.0.1", "[::1]"].includes(hostname);
 }
 
 function readOrigin(address: unknown): string | undefined {

@@ -5,25 +5,17 @@ import { requestGraphql } from "../base/api.js";
 /** @typedef {Readonly<Pick<import("./traces.js").Summary, "trace_id" | "span_id" | "time">>} ErrorRow */
 /**
  * @typedef {{
- *   readonly app?: {
- *     readonly paginatedExceptionIncidents?: {
- *       readonly rows?: readonly { readonly samples?: readonly { readonly id: string, readonly exception: Exception }[] | null }[],
- *     },
- *   },
- * }} Answer
+ *   readonly rows?: readonly { readonly samples?: readonly { readonly id: string, readonly exception: Exception }[] | null }[],
+ * }} Page
  */
+/** @typedef {{ readonly first: string, readonly last: string }} Stretch */
 
-const query = `query ($site: String!, $start: DateTime, $end: DateTime, $limit: Int) {
-  app(id: $site) {
-    paginatedExceptionIncidents(start: $start, end: $end, limit: $limit) {
-      rows { samples(start: $start, end: $end, limit: $limit) { id exception { name message } } }
-    }
-  }
-}`;
+/** Errors, and samples of each, that are looked through for the rows of one millisecond. */
+const limitOfMillisecond = 100;
 
-/** @param {ErrorRow} row */
-function formatRowKey({ trace_id, span_id }) {
-  return `${trace_id}-${span_id}`;
+/** The server prints the id of a sample so: a dash within that of the span is none between the two. @param {ErrorRow} row */
+function formatSampleId({ trace_id, span_id }) {
+  return `${trace_id}-${span_id.replaceAll("~", "~0").replaceAll("-", "~1")}`;
 }
 
 /**
@@ -35,12 +27,35 @@ function formatRowKey({ trace_id, span_id }) {
  */
 export async function requestExceptions(site, rows, signal) {
   const times = rows.map(({ time }) => time).sort();
-  const bounds = { start: times[0], end: times.at(-1), limit: rows.length };
-  /** @type {Answer} */
-  const answer = await requestGraphql(query, { site, ...bounds }, signal);
-  const samples = (answer.app?.paginatedExceptionIncidents?.rows ?? []).flatMap(
-    (incident) => incident.samples ?? [],
+  const whole = { first: times[0] ?? "", last: times.at(-1) ?? "" };
+  const found = await readSamples(site, [whole], rows.length, signal);
+  // Between rows of a filter, or by duration, lie others, and only the newest of all these are given. So what is missing is
+  // looked for where it is.
+  const missing = rows.filter((row) => !found.has(formatSampleId(row)));
+  const alone = [...new Set(missing.map(({ time }) => time))].map((time) => ({ first: time, last: time }));
+  const rest = await readSamples(site, alone, limitOfMillisecond, signal);
+  return (row) => found.get(formatSampleId(row)) ?? rest.get(formatSampleId(row));
+}
+
+/**
+ * The newest exceptions of the newest errors of each stretch, by the ids of their samples. A time of a row is cut to its
+ * millisecond, and the server takes such an end as the end of the millisecond: so rows at `last` are among them.
+ * @param {string} site @param {readonly Stretch[]} stretches @param {number} limit @param {AbortSignal} signal
+ * @returns {Promise<ReadonlyMap<string, Exception>>}
+ */
+async function readSamples(site, stretches, limit, signal) {
+  if (stretches.length === 0) return new Map();
+  const pages = stretches.map(({ first, last }, at) => {
+    const range = `start: ${JSON.stringify(first)}, end: ${JSON.stringify(last)}, limit: $limit`;
+    return `page${at}: paginatedExceptionIncidents(${range}) {
+      rows { samples(${range}) { id exception { name message } } }
+    }`;
+  });
+  const query = `query ($site: String!, $limit: Int) { app(id: $site) { ${pages.join("\n")} } }`;
+  /** @type {{ readonly app?: Readonly<Record<string, Page | null>> | null }} */
+  const { app } = await requestGraphql(query, { site, limit }, signal);
+  const samples = Object.values(app ?? {}).flatMap((page) =>
+    (page?.rows ?? []).flatMap((error) => error.samples ?? []),
   );
-  const found = new Map(samples.map(({ id, exception }) => [id, exception]));
-  return (row) => found.get(formatRowKey(row));
+  return new Map(samples.map(({ id, exception }) => [id, exception]));
 }

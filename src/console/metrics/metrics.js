@@ -207,11 +207,13 @@ async function showMetrics(view, now, signal, site) {
     await showMetric(view, now, signal, site);
   } catch (error) {
     if (isAborted(error)) return;
-    const isUnknown = error instanceof Failure && error.status === 404 && view.asked !== undefined;
+    // A 404 before the names are known says that there is no such site.
+    const names = view.asked?.names;
+    const isUnknown = error instanceof Failure && error.status === 404 && names !== undefined;
     const shown = isUnknown
       ? [
           createEmptyState("No such metric", `This site has none of the name ${now.name}.`),
-          createChoice(view, view.asked?.names ?? []),
+          createChoice(view, names),
         ]
       : [createFailureState(error, () => void showMetrics(view, now, signal, site))];
     replaceChildren(chart, shown);
@@ -243,6 +245,9 @@ function writeDrawing({ style, scale, more, others, change }, now) {
  */
 async function readNames(view, site, signal) {
   if (view.asked?.site === site) return view.asked.names;
+  // Names of another site are none of this one's, also if these cannot be read.
+  view.asked = undefined;
+  replaceChildren(view.known);
   const path = `/api/v2/metrics/names/${encodeURIComponent(site)}`;
   const names = /** @type {readonly string[]} */ (await requestJson({ method: "GET", path }, signal));
   view.asked = { site, names };

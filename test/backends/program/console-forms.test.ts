@@ -158,3 +158,17 @@ test("the tags of a metric that are given one after another are all asked for", 
   await page.keyboard.press("Enter");
   await expect.poll(() => state().get("tags")).toBe("action=Checkout*,namespace=web");
 });
+
+test("a site whose metrics are not found is not offered those of the site before it", async () => {
+  await page.route("**/api/v2/metrics/names/demo-blog", (route) =>
+    route.fulfill({ status: 404, json: { error: "not_found", message: "not found" } }),
+  );
+  const offered = page.locator("main datalist option");
+  await open("#/metrics?site=demo-shop&name=transaction_duration");
+  await page.locator(".chart canvas").waitFor();
+  expect(await offered.count()).toBeGreaterThan(0);
+  await page.evaluate(() => location.assign("#/metrics?site=demo-blog&name=transaction_duration"));
+  await page.getByText("It is not there, or this token may not read it.").waitFor();
+  expect(await page.locator(".names").count()).toBe(0);
+  expect(await offered.count()).toBe(0);
+});

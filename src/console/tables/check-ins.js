@@ -9,6 +9,7 @@ import { createEmptyState, createFailureState, createLoadingState } from "../bas
 /** @typedef {{ readonly description: string, readonly timezone: string, readonly next_occurrences: readonly string[] }} CronTest */
 
 const selection = `description
+timezone
 next_occurrences`;
 
 /** @param {import("../views.js").Shell<"checkins">} shell */

@@ -15,23 +15,23 @@ export function createBadge(state) {
   return createElement("span", { class: `badge ${known}` }, state);
 }
 
+/** @typedef {{ readonly title: string, readonly isFigure?: boolean }} Column */
+
 /**
- * The first column names the row; figures stand in the middle.
- * @param {string} caption @param {readonly string[]} columns
+ * The first column names the row.
+ * @param {string} caption @param {readonly Column[]} columns
  * @param {readonly (readonly (Node | string)[])[]} rows
  */
 export function createGrid(caption, columns, rows) {
-  const figures = (/** @type {string} */ column) => ({
-    class: /^(Pod|Node|State)$/.test(column) ? "" : "figure",
-  });
+  const styleOf = (/** @type {Column | undefined} */ column) => ({ class: column?.isFigure ? "figure" : "" });
   return createTable(
     caption,
-    columns.map((name) => createElement("th", { scope: "col", ...figures(name) }, name)),
+    columns.map((column) => createElement("th", { scope: "col", ...styleOf(column) }, column.title)),
     rows.map((cells) =>
       cells.map((cell, at) =>
         at === 0
           ? createElement("th", { scope: "row" }, cell)
-          : createElement("td", figures(columns[at] ?? ""), cell),
+          : createElement("td", styleOf(columns[at]), cell),
       ),
     ),
     { shape: "cluster" },

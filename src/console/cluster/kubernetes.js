@@ -150,7 +150,15 @@ function showNodes({ nodes }, rows) {
       ? createEmptyState("No nodes", "The last minutes of this range have no snapshot of one.")
       : createGrid(
           "Nodes",
-          ["Node", "State", "CPU, cores", "Memory", "Disk", "Received", "Sent"],
+          [
+            { title: "Node" },
+            { title: "State" },
+            { title: "CPU, cores", isFigure: true },
+            { title: "Memory", isFigure: true },
+            { title: "Disk", isFigure: true },
+            { title: "Received", isFigure: true },
+            { title: "Sent", isFigure: true },
+          ],
           newest.map((row) => [
             renderUntrusted(row.node_name),
             createBadge(phases[/** @type {0 | 2 | 4} */ (row.phase)] ?? "Unknown"),

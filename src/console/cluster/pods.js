@@ -67,7 +67,15 @@ export function createPodGrid(rows, figures, now, toggled) {
   );
   return createGrid(
     "Pods",
-    ["Pod", "State", "Restarts", "Up for", "CPU, cores", "Memory", "Node"],
+    [
+      { title: "Pod" },
+      { title: "State" },
+      { title: "Restarts", isFigure: true },
+      { title: "Up for", isFigure: true },
+      { title: "CPU, cores", isFigure: true },
+      { title: "Memory", isFigure: true },
+      { title: "Node" },
+    ],
     sorted.map((pod) => {
       const figure = byPod.get(formatPodKey(pod));
       return [

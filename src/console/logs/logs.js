@@ -46,6 +46,9 @@ import { showSourceChips } from "./source-chips.js";
  * }} LogsView
  */
 
+/** Lines whose fields are suggested: to look through all that are loaded would delay each key that is typed. */
+const maxCompletionLines = 200;
+
 /** @param {Shell} shell */
 export function createLogsView({ go, keep }) {
   const change = (/** @type {Partial<State>} */ part) => {
@@ -266,8 +269,10 @@ function createSearch(view, now, signal, isLive, sources) {
 async function suggestTerms({ search }, place) {
   const own = [...lineFields.filter((name) => name !== "source"), "message"];
   if (place.kind !== "value") {
-    const found = collectBodyFields(search?.lines.slice(0, 200) ?? []).map(({ spelling }) => spelling);
-    return suggestFields(place, [...own, ...found.filter((name) => name !== "\\source")]);
+    const found = collectBodyFields(search?.lines.slice(0, maxCompletionLines) ?? []);
+    const spellings = found.map(({ spelling }) => spelling);
+    // Columns call a key `source` of the body so. A query would look for a key with the backslash.
+    return suggestFields(place, [...own, ...spellings.filter((name) => name !== "\\source")]);
   }
   if (place.field === "severity")
     return suggestValues(

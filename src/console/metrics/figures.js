@@ -17,7 +17,8 @@ const maxRows = 500;
  * @returns {{ readonly root: Element, readonly writeCursor: (values: readonly (number | null)[] | undefined) => void }}
  */
 export function createSeriesTable(series, { show, isNamed = false }) {
-  const underCursor = series.map(() => createElement("td", { class: "figure" }, "–"));
+  /** @type {Element[]} */
+  const underCursor = [];
   /** @type {Set<number>} */
   const hidden = new Set();
   const switches = series.map((one, at) =>
@@ -40,10 +41,12 @@ export function createSeriesTable(series, { show, isNamed = false }) {
     const label = `Only ${formatLabel(one, isNamed)}, or all again`;
     const only = series.length > 1 && createButton(label, () => isolate(at), { class: "only" }, "only");
     const name = createElement("div", { class: "series-name" }, switches[at], only);
+    const cell = createFigureCell(null);
+    underCursor.push(cell);
     return [
       createElement("th", { scope: "row" }, name),
       ...[one.min, one.max, one.data.at(-1)?.value].map(createFigureCell),
-      underCursor[at] ?? createFigureCell(null),
+      cell,
     ];
   });
   const heads = ["Min", "Max", "Last", "At the cursor"].map((title) => createFigureHead(title));
@@ -61,7 +64,7 @@ function createSeriesSwitch(label, at, toggle) {
   const swatch = { class: at >= colourCount ? "swatch dashed" : "swatch", "data-series": at % colourCount };
   const made = createElement(
     "button",
-    { type: "button", class: "series", "aria-pressed": "true", title: "Show in the chart" },
+    { type: "button", class: "series", "aria-pressed": "true", title: "Show or hide in the chart" },
     createElement("span", swatch),
     renderUntrusted(label),
   );

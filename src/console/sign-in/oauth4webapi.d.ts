@@ -1,2 +1,2 @@
-// What the server serves beside this module: the package's own file.
+// Types of `oauth4webapi.js`, which the server serves beside this module from the npm package.
 export * from "oauth4webapi";

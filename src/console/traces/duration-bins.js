@@ -1,6 +1,7 @@
 // How long requests took, as columns of equal factors: requests of 1 ms and of 10 s fit into one drawing.
 
 /** Half-open, in milliseconds. @typedef {{ readonly from: number, readonly to: number, readonly count: number }} Bin */
+/** Half-open, in milliseconds. @typedef {{ readonly min: number, readonly below: number }} Durations */
 
 const binsPerDecade = 8;
 /** Shorter ones stand in the first column. */
@@ -49,6 +50,7 @@ export function listDurationMarks(bins) {
  * @param {readonly Bin[]} bins at least one
  * @param {number} from part of the width, from 0 to 1
  * @param {number} to
+ * @returns {Durations}
  */
 export function chooseDurations(bins, from, to) {
   const place = (/** @type {number} */ part) => Math.min(bins.length - 1, Math.floor(part * bins.length));

@@ -6,6 +6,8 @@ import { showPartFailure } from "../base/states.js";
 import { attachBrush, createSvg } from "../base/svg.js";
 import { binDurations, chooseDurations, listDurationMarks } from "./duration-bins.js";
 
+/** @typedef {import("./duration-bins.js").Durations} Durations */
+
 const height = 56;
 /** Of so many rows: a page that the API answers at once. */
 const sampleSize = 1_000;
@@ -14,8 +16,8 @@ const sampleSize = 1_000;
  * @param {HTMLElement} root is replaced
  * @param {{
  *   readonly path: string, readonly body: Readonly<Record<string, unknown>>, readonly signal: AbortSignal,
- *   readonly choose: (durations: { readonly min: number, readonly below: number }) => void,
- * }} options `body` is that of the listing, with its cursor
+ *   readonly choose: (durations: Durations) => void,
+ * }} options `body` is that of the listing's first page
  */
 export async function showDurations(root, options) {
   const { path, body, signal, choose } = options;
@@ -33,7 +35,7 @@ export async function showDurations(root, options) {
   }
 }
 
-/** @param {HTMLElement} root @param {readonly { readonly duration: number }[]} rows @param {(durations: { readonly min: number, readonly below: number }) => void} choose */
+/** @param {HTMLElement} root @param {readonly { readonly duration: number }[]} rows @param {(durations: Durations) => void} choose */
 function drawDurations(root, rows, choose) {
   const bins = binDurations(rows.map(({ duration }) => duration));
   const most = Math.max(...bins.map(({ count }) => count));

@@ -194,8 +194,10 @@ export function* sortInSteps<T>(items: readonly T[], compare: (a: T, b: T) => nu
   }
   while (runs.length > 1) {
     const merged: T[][] = [];
-    for (let at = 0; at < runs.length; at += 2)
-      merged.push(yield* mergeInSteps(runs[at] ?? [], runs[at + 1] ?? [], compare));
+    for (let at = 0; at < runs.length; at += 2) {
+      const [left = [], right] = runs.slice(at, at + 2);
+      merged.push(right === undefined ? left : yield* mergeInSteps(left, right, compare));
+    }
     runs = merged;
   }
   return runs[0] ?? [];
@@ -215,7 +217,10 @@ function* mergeInSteps<T>(left: T[], right: T[], compare: (a: T, b: T) => number
     merged.push(item);
     if (merged.length % itemsPerTurn === 0) yield;
   }
-  for (; next.done !== true; next = rest.next()) merged.push(next.value);
+  for (; next.done !== true; next = rest.next()) {
+    merged.push(next.value);
+    if (merged.length % itemsPerTurn === 0) yield;
+  }
   return merged;
 }
 

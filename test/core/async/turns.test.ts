@@ -180,3 +180,11 @@ test("many items are sorted in many steps", () => {
   while (steps.next().done !== true) compared.push(0);
   expect(Math.max(...compared)).toBeLessThan(30_000);
 });
+
+test("runs that only have to be moved are moved in steps too", () => {
+  const items = Array.from({ length: 64_000 }, (_, at) => -at);
+  let steps = 0;
+  for (const sorting = sortInSteps(items, (a, b) => a - b); sorting.next().done !== true; ) steps += 1;
+  // Of the 32 runs of 2,000 items, one step for each; then each of five merges moves all items, 2,000 in a step.
+  expect(steps).toBe(31 + 5 * 32);
+});

@@ -20,7 +20,8 @@ export function parseNumberLossless(source: string): unknown {
 }
 
 /** A number that may print differently: over 15 digits, an exponent, a trailing zero, minus zero or very small. */
-const respelledNumberPattern = /[:,[]\s*(?:-0|-?(?:[\d.]{16}|\d+\.\d*0(?!\d)|\d+(?:\.\d+)?[eE]|0\.0{5}))/;
+const respelledNumberPattern =
+  /(?:^|[:,[])\s*(?:-0|-?(?:[\d.]{16}|\d+\.\d*0(?!\d)|\d+(?:\.\d+)?[eE]|0\.0{5}))/;
 
 /** @throws {SyntaxError} */
 export function parseLossless(text: string): unknown {

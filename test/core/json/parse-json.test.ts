@@ -49,6 +49,13 @@ test("numbers are made from their text, also beside such keys", () => {
   expect(parseExactIntegers(text)).toEqual({ '"': [200, 12345678901234567890n, 7] });
 });
 
+test.each(["1.0", "-0", "1e3", " 12345678901234567890", "1.5"])(
+  "the number %s keeps its spelling alone",
+  (text) => {
+    expect(JSON.stringify(parseLossless(text))).toBe(text.trim());
+  },
+);
+
 test.each(['{"\\"":1', '{"\\x":1}', '{"\\"":1,}', '"\\', '{"\\":'])(
   "refuses %s as JSON.parse does",
   (text) => {

@@ -148,7 +148,8 @@ export async function findSandboxChanges(
   signal: AbortSignal,
 ): Promise<readonly SnapshotSeries[]> {
   const mayMissSandbox = step > freshness;
-  const groups = await groupInTurns(interfaces, ({ labels }) => formatInterfaceKey("pods", labels));
+  const keyOf = ({ labels }: SnapshotSeries) => formatInterfaceKey("pods", labels);
+  const groups = await groupInTurns(interfaces, keyOf, signal);
   const changes: SnapshotSeries[] = [];
   const findChanges = (group: readonly SnapshotSeries[]): void => {
     const { labels } = requireFirst(group);

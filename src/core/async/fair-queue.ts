@@ -1,6 +1,9 @@
 // Who is next where several accounts wait for slots: none of them waits for all that another one has asked for.
 
-/** By account, the one that was served last as the last; of each in the order of arrival. None of the sets is empty. */
+/**
+ * Waiting requests by account. Accounts are ordered by when they were last served, or came to wait since (longest ago first),
+ * requests by arrival. None of the sets is empty.
+ */
 export type FairQueue<Account, Waiting> = Map<Account, Set<Waiting>>;
 
 export function joinQueue<Account, Waiting>(
@@ -25,9 +28,9 @@ export function leaveQueue<Account, Waiting>(
 }
 
 /**
- * Serves one, of the account that holds the fewest; of those that hold as many, of the one that was served the longest ago.
- * `serve` takes one out of those that wait of an account, if one of them may have a slot, and tells whether it did; so does
- * this.
+ * Serves one request: of the account that holds the fewest; on a tie, of the one served longest ago. Where `serve` serves none
+ * of an account, the next one has its turn. `serve` removes the request it serves from the set. Both return whether one was
+ * served.
  */
 export function serveNext<Account, Waiting>(
   queue: FairQueue<Account, Waiting>,

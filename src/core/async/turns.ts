@@ -98,9 +98,14 @@ export async function yieldToEventLoop(): Promise<void> {
   passing = letPass();
 }
 
-/** Until the caller of `yieldToEventLoop`, or his, has gone on. */
+/**
+ * Microtasks until whoever works next has gone on: one for the caller of `yieldToEventLoop`, two for who awaits that caller,
+ * three for a loop over a generator that is the caller, four where another one passes that on with `yield*`.
+ */
+const ticksToPass = 4;
+
 async function letPass(): Promise<void> {
-  for (let tick = 0; tick < 4; tick += 1) await undefined;
+  for (let tick = 0; tick < ticksToPass; tick += 1) await undefined;
   passing = undefined;
 }
 
@@ -149,18 +154,20 @@ export async function visitInTurns<T>(
   }
 }
 
-/** As `Map.groupBy`, in turns of the event loop. */
+/** As `Map.groupBy`, in turns of the event loop. @throws the signal's reason */
 export async function groupInTurns<T>(
   items: Iterable<T>,
   keyOf: (item: T) => string,
+  signal?: AbortSignal,
 ): Promise<ReadonlyMap<string, readonly T[]>> {
   const groups = new Map<string, T[]>();
-  await visitInTurns(items, (item) => {
+  const add = (item: T) => {
     const key = keyOf(item);
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [item]);
     else group.push(item);
-  });
+  };
+  await visitInTurns(items, add, signal);
   return groups;
 }
 

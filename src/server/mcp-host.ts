@@ -126,7 +126,7 @@ function createToolSession(
 }
 type OpenSession = ReturnType<typeof createToolSession>;
 
-/** Of the table of tools, so that no text of a client becomes a label of a metric. */
+/** `mcp.call` for a call of a tool, else `mcp`: never a text of the client. A container's body has no method. */
 function nameOperation(body: unknown): string {
   const { method } = (body ?? {}) as { readonly method?: unknown };
   return method === "tools/call" || method === undefined ? "mcp.call" : "mcp";

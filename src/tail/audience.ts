@@ -45,7 +45,7 @@ export interface QueryAudience {
   isAlone: boolean;
   /** It is not read with others before this. */
   aloneUntil: Instant;
-  /** Of the next poll. */
+  /** Of the last poll; of the first one until that has ended. */
   outcome: PromiseWithResolvers<void>;
   /** Aborted when the last listener has left. */
   readonly left: AbortController;
@@ -94,12 +94,18 @@ function createOutcome(): PromiseWithResolvers<void> {
   return outcome;
 }
 
-/** Settles the outcome that is awaited, and replaces one that is known. */
+/** Settles the outcome that is awaited, and gives later listeners this one at once. */
 export function settleOutcome(audience: QueryAudience, error?: unknown): void {
   const pending = audience.outcome;
-  audience.outcome = createOutcome();
-  for (const { resolve, reject } of [pending, audience.outcome])
-    error === undefined ? resolve() : reject(error);
+  const known = createOutcome();
+  audience.outcome = known;
+  if (error === undefined) {
+    pending.resolve();
+    known.resolve();
+  } else {
+    pending.reject(error);
+    known.reject(error);
+  }
 }
 
 /** A poll that began then has been answered, maybe after one that began later: what that has closed stays closed. */

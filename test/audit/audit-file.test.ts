@@ -37,6 +37,22 @@ const append = (file: AuditFile, ...lines: readonly string[]) =>
   Promise.all(lines.map((line) => file.append(`${line}\n`, at, signal)));
 const readLines = async (path: string) => (await readFile(path, "utf8")).split("\n").slice(0, -1);
 
+type Write = (bytes: Buffer, offset: number) => Promise<{ bytesWritten: number }>;
+
+/** Has each write to any file go through `intercept` until it is restored. The file at the path exists. */
+async function interceptWrites(
+  path: string,
+  intercept: (write: Write, ...part: Parameters<Write>) => ReturnType<Write>,
+) {
+  const probe = await open(path);
+  const handles: { write: Write } = Object.getPrototypeOf(probe);
+  await probe.close();
+  const { write } = handles;
+  return vi.spyOn(handles, "write").mockImplementation(function (this: unknown, ...part) {
+    return intercept((...own) => write.apply(this, own), ...part);
+  });
+}
+
 test("has all lines in the order in which they came, across runs, and is readable to its owner alone", async () => {
   const runs = fc.array(fc.array(fc.stringMatching(/^[a-z]{0,9}$/), { maxLength: 20 }), { maxLength: 4 });
   await fc.assert(
@@ -163,7 +179,11 @@ test("is renamed when it would grow over its size, and only so many are kept", a
     await Promise.all(names.toReversed().map((name) => readLines(join(path, "..", name))))
   ).flat();
   expect(kept).toEqual(lines.slice(-kept.length));
-  for (const name of names) expect((await stat(join(path, "..", name))).size).toBeLessThanOrEqual(4_096);
+  const readSize = async (name: string) => (await stat(join(path, "..", name))).size;
+  for (const name of names) expect(await readSize(name)).toBeLessThanOrEqual(4_096);
+  // The file was renamed for no line before the one that did not fit.
+  const [next = ""] = await readLines(path);
+  expect((await readSize("audit.jsonl.1")) + `${next}\n`.length).toBeGreaterThan(4_096);
 });
 
 test("keeps the older files where the file is gone that it would rename, and opens it again", async () => {
@@ -188,15 +208,10 @@ test("takes a line that comes as soon as the one before is written", async () =>
 test("a line that waits can be withdrawn, and one that is being written cannot", async () => {
   const path = namePath();
   const file = await openAuditFile(path, { sync: "1s" });
-  const probe = await open(path);
-  const handles: { write(bytes: Buffer, offset: number): Promise<{ bytesWritten: number }> } =
-    Object.getPrototypeOf(probe);
-  await probe.close();
-  const write = handles.write;
   const disk = Promise.withResolvers<void>();
-  const stalled = vi.spyOn(handles, "write").mockImplementation(async function (this: unknown, ...part) {
+  const stalled = await interceptWrites(path, async (write, ...part) => {
     await disk.promise;
-    return write.apply(this, part);
+    return write(...part);
   });
   const late = new AbortController();
   const written = file.append("written\n", at, late.signal);
@@ -215,14 +230,9 @@ test("has no part of a line when the disk is full, and goes on when there is roo
   const path = namePath();
   const file = await openAuditFile(path, { sync: "1s" });
   await append(file, "a");
-  const probe = await open(path);
-  const handles: { write(bytes: Buffer, offset: number): Promise<{ bytesWritten: number }> } =
-    Object.getPrototypeOf(probe);
-  await probe.close();
-  const write = handles.write;
-  const full = vi.spyOn(handles, "write").mockImplementation(async function (this: unknown, bytes, offset) {
+  const full = await interceptWrites(path, async (write, bytes, offset) => {
     if (offset > 0) throw Object.assign(new Error("no space"), { code: "ENOSPC" });
-    return write.call(this, bytes.subarray(0, 3), 0);
+    return write(bytes.subarray(0, 3), 0);
   });
   await expect(append(file, "bbbbbb")).rejects.toThrow("no space");
   full.mockRestore();

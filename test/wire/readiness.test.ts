@@ -96,12 +96,16 @@ describe("readiness of a starting program", () => {
         b: () => fault.promise,
       }),
     );
-    const states = [(await askReadiness())?.status];
+    expect((await askReadiness())?.status).toBe(503);
     fault.resolve(broken);
-    while (!shell.complained().includes("draining")) {
+    const states: (number | undefined)[] = [];
+    const askOnce = async () => {
       states.push((await askReadiness())?.status);
-    }
+      return shell.complained();
+    };
+    await expect.poll(askOnce, { interval: 1 }).toContain("draining");
     expect(await ended).toBe(1);
+    // In the end nobody listens any more.
     expect(states.filter((status) => status !== undefined && status !== 503)).toEqual([]);
     expect(shell.complained()).toContain("sites.one.logs.sources.b: it does not hold");
   });

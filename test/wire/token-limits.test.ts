@@ -83,7 +83,8 @@ describe("the smaller limit holds", () => {
 
   test("of documents in GraphQL", async () => {
     const { server } = createSubject({ lines: 50, ownLimits: { documents: 20 } });
-    const query = `{ logs_lines(${`site_id: "shop", source_ids: ["app"], query: "", pagination: { per_page: 40, order: ASC, cursor: { time: null } }`}) { id } }`;
+    const page = "pagination: { per_page: 40, order: ASC, cursor: { time: null } }";
+    const query = `{ logs_lines(site_id: "shop", source_ids: ["app"], query: "", ${page}) { id } }`;
     const ask = async (bearer: string) => {
       const answer = await server.fetch("http://readout/graphql", {
         method: "POST",

@@ -36,7 +36,7 @@ describe("severity words", () => {
   });
 
   // An index compares by ASCII letters, and by whole words of a text.
-  test("consist of letters that have no other character in their lower case", () => {
+  test("are ASCII letters without k, whose lower case is also that of the Kelvin sign", () => {
     const known = severities.filter((severity) => severity !== "unknown");
     for (const word of known.flatMap(listSeverityWords)) expect(word).toMatch(/^[a-jl-z]+\d?$/);
     expect(severities.map((severity) => listSeverityWords(severity)[0])).toEqual(severities);

@@ -54,7 +54,7 @@ function addTallies(reader: SpanReader, spans: () => readonly Span[]): SpanReade
 test.each([
   ["an index keeps figures", true],
   ["figures are in memory alone", false],
-])("where %s", async (_, isStored) => {
+])("a short request keeps figures of long ranges where %s", async (_, isStored) => {
   const held = createStoredSpans();
   for (let minutes = 0; minutes < 150; minutes++)
     for (const n of [0, 1]) held.add([createEvent(n, minutes, `select ${minutes}`)]);
@@ -107,6 +107,7 @@ test.each([
     }),
   });
   const analytics = createRollupAnalytics(reader, cache);
+  // Less than the 300 spans of the long range: only who has its figures can answer for it.
   const ask = async (from: number, to: number, limit = 100) => {
     const range = { from: at(from * minute), to: at(to * minute) };
     const query: SlowEventsQuery = {

@@ -1,0 +1,33 @@
+// How an index keeps the source of its documents, and what it drops of them.
+import { describe, expect, test } from "vitest";
+import { isDynamicallyIndexed } from "#resolvers/elastic/mapping/mapping.ts";
+import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
+
+describe("source mode of an index", () => {
+  test.each([
+    [{}, {}, "whole"],
+    [{ mode: "logsdb" }, {}, "synthetic"],
+    [{ mode: "time_series" }, {}, "synthetic"],
+    // What a server sets by itself without a licence for synthetic sources.
+    [{ mode: "logsdb", mapping: { source: { mode: "STORED" } } }, {}, "whole"],
+    [{ mapping: { source: { mode: "synthetic" } } }, {}, "synthetic"],
+    [{}, { _source: { mode: "synthetic" } }, "synthetic"],
+    [{ derived_source: { enabled: "true" } }, {}, "synthetic"],
+    [{ mapping: { source: { mode: "disabled" } } }, {}, "cut"],
+    [{}, { _source: { mode: "disabled" } }, "cut"],
+    [{}, { _source: { enabled: false } }, "cut"],
+    [{}, { _source: { excludes: ["secret"] } }, "cut"],
+  ])("reads the source mode of settings %j and mappings %j: %s", (index, mappings, source) => {
+    const [group] = readIndexMetadata({ "logs-1": { mappings, settings: { index } } }).groups;
+    expect(group?.sourceMode).toBe(source);
+  });
+});
+
+test("an index in logsdb mode keeps an object that is stored as a malformed date", () => {
+  const settings = { index: { mode: "logsdb", version: { created: "9039001" } } };
+  const { groups } = readIndexMetadata({
+    "logs-1": { mappings: {}, settings },
+    "logs-2": { mappings: { properties: { d: { type: "date" } } }, settings },
+  });
+  expect(groups.map((group) => isDynamicallyIndexed(group, "d.x"))).toEqual([true, false]);
+});

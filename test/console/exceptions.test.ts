@@ -77,11 +77,11 @@ test("the newest errors are told, though their times are finer than those of the
 });
 
 test.each([
-  ["by duration", {}, { cursor: "Duration" }],
-  ["of a filter", { duration: 400 }, { cursor: "Time" }],
+  ["by duration", {}, { cursor: "Duration", per_page: 100 }],
+  ["of a filter", { duration: 400 }, { cursor: "Time", per_page: 100 }],
 ])("errors %s are told, whatever has failed between them", async (_, filter, pagination) => {
   const rows = await listErrors(filter, pagination);
-  expect(rows).toHaveLength(50);
+  expect(rows).toHaveLength(100);
   expect(await tellExceptions(rows)).toEqual(rows.map(() => "Error0"));
 });
 

@@ -12,6 +12,8 @@ import { requestGraphql } from "../base/api.js";
 
 /** Errors, and samples of each, that are looked through for the rows of one millisecond. */
 const limitOfMillisecond = 100;
+/** A query has a limit of tokens. */
+const maxStretches = 20;
 
 /** The server prints the id of a sample so: a dash within that of the span is none between the two. @param {ErrorRow} row */
 function formatSampleId({ trace_id, span_id }) {
@@ -33,8 +35,13 @@ export async function requestExceptions(site, rows, signal) {
   // looked for where it is.
   const missing = rows.filter((row) => !found.has(formatSampleId(row)));
   const alone = [...new Set(missing.map(({ time }) => time))].map((time) => ({ first: time, last: time }));
-  const rest = await readSamples(site, alone, limitOfMillisecond, signal);
-  return (row) => found.get(formatSampleId(row)) ?? rest.get(formatSampleId(row));
+  const all = new Map(found);
+  for (let at = 0; at < alone.length; at += maxStretches) {
+    const stretches = alone.slice(at, at + maxStretches);
+    for (const [id, exception] of await readSamples(site, stretches, limitOfMillisecond, signal))
+      all.set(id, exception);
+  }
+  return (row) => all.get(formatSampleId(row));
 }
 
 /**
@@ -44,7 +51,6 @@ export async function requestExceptions(site, rows, signal) {
  * @returns {Promise<ReadonlyMap<string, Exception>>}
  */
 async function readSamples(site, stretches, limit, signal) {
-  if (stretches.length === 0) return new Map();
   const pages = stretches.map(({ first, last }, at) => {
     const range = `start: ${JSON.stringify(first)}, end: ${JSON.stringify(last)}, limit: $limit`;
     return `page${at}: paginatedExceptionIncidents(${range}) {

@@ -4,12 +4,17 @@ import { fromMillis, type Instant, selectNewest } from "../../../src/core/time.t
 import type { SourceInspection } from "../../../src/store/inspection.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
-import { allOf, anyOf, buildIndicesQuery, isRemote, matchAll, not, type Query } from "../client/query-dsl.ts";
+import { allOf, buildIndicesQuery, isRemote, matchAll, not, type Query } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import { adviseOnCopies } from "../mapping/index-copies.ts";
 import { explainIneffectiveExclusions } from "../mapping/index-patterns.ts";
 import { type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
-import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
+import {
+  buildTenantQuery,
+  compileTenantFilter,
+  parseTenantFilter,
+  TenantFilterError,
+} from "../query/tenant-filter.ts";
 import { createNumberColumn } from "../query/time-field.ts";
 import { findRestrictions } from "../search/access-report.ts";
 import { addTenantFilterFault, type Findings, printFindings } from "../search/findings.ts";
@@ -130,7 +135,9 @@ async function inspectAccess(context: InspectionContext): Promise<void> {
   const { limitations, problems } = findings;
   const shardProblem = await findShardProblem(backend, source.index, metadata, client, signal);
   if (shardProblem !== undefined) problems.push(shardProblem);
-  if (await hasOnlyUntimedDocuments(backend, source.index, layoutGroups, client, signal)) {
+  // The documents of the tenant are not known where its filter does not hold.
+  const isTenantKnown = findings.tenantFilterFault === undefined;
+  if (isTenantKnown && (await hasOnlyUntimedDocuments(client, source, layoutGroups, signal))) {
     const times = formatNames(listTimeFields(layoutGroups));
     problems.push(
       `no document in ${source.index} has a readable time field (${times}): wrong layout, or hidden by field-level security`,
@@ -145,7 +152,7 @@ async function inspectTimes(context: InspectionContext): Promise<Instant | undef
   const { source, layoutGroups, findings } = context;
   const newest: (Instant | undefined)[] = [];
   for (const group of layoutGroups) {
-    const tenantQuery = buildTenantQuery(source, group);
+    const tenantQuery = buildTenantQuery(source.tenantFilter, group.groups);
     newest.push(await findNewestOfGroup(context, group, tenantQuery));
     const untimed = await countUntimed(context, group, tenantQuery);
     if (untimed > 0) {
@@ -169,18 +176,11 @@ export async function findNewestLine(
   const groups = await mappingCache.readLayoutGroups(source, metadata, signal);
   const place = { backend, client, source, signal };
   const found = await Promise.all(
-    groups.map((group) => findNewestOfGroup(place, group, buildTenantQuery(source, group))),
+    groups.map((group) =>
+      findNewestOfGroup(place, group, buildTenantQuery(source.tenantFilter, group.groups)),
+    ),
   );
   return selectNewest(found);
-}
-
-/** @throws {TenantFilterError} */
-function buildTenantQuery({ tenantFilter }: LogSource, { groups }: LayoutGroup): Query {
-  if (tenantFilter === undefined) return matchAll;
-  const filter = parseTenantFilter(tenantFilter);
-  return anyOf(
-    groups.map((group) => allOf([buildIndicesQuery(group.indices), compileTenantFilter(filter, group)])),
-  );
 }
 
 async function findNewestOfGroup(

@@ -5,7 +5,15 @@ import { Unprocessable } from "../../../src/core/errors.ts";
 import { type Compare, type Field, type Filter, listComparisons } from "../../../src/log-query/ast.ts";
 import { toField } from "../../../src/log-query/field.ts";
 import { type Language, parseAs } from "../../../src/log-query/parse.ts";
-import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
+import {
+  allOf,
+  anyOf,
+  matchAll,
+  matchNone,
+  not,
+  type Query,
+  restrictToIndices,
+} from "../client/query-dsl.ts";
 import type { IndexedField } from "../mapping/indexed-field.ts";
 import { findField, type IndexGroup, summariseIndices } from "../mapping/mapping.ts";
 
@@ -60,6 +68,20 @@ function checkOperator({ operator }: Compare): void {
   if (operator === "=" || operator === "!=") return;
   const meant = operator === ":" ? ": or a word alone" : operator;
   throw new TenantFilterError(`only = and != are exact, not ${meant}`);
+}
+
+/**
+ * The documents of these indices that a tenant filter lets through, each index by its own mapping: none where no index is known.
+ * All documents without a filter. @throws {TenantFilterError}
+ */
+export function buildTenantQuery(text: string | undefined, groups: readonly IndexGroup[]): Query {
+  if (text === undefined) return matchAll;
+  const filter = parseTenantFilter(text);
+  return anyOf(
+    restrictToIndices(
+      groups.map((group) => ({ query: compileTenantFilter(filter, group), indices: group.indices })),
+    ),
+  );
 }
 
 /** @throws {TenantFilterError} when an index of the group cannot answer it exactly */

@@ -8,7 +8,7 @@
 import type { LRUCache } from "lru-cache";
 import { isNonEmpty, requireFirst, requireKey } from "../../../src/core/collections.ts";
 import { formatScalar, type JsonObject } from "../../../src/core/json/lossless-json.ts";
-import { allOf, anyOf, matchAll, type Query } from "../client/query-dsl.ts";
+import { allOf, anyOf, matchAll, matchNone, type Query } from "../client/query-dsl.ts";
 import { findFirstText, findValue } from "../document/dotted-names.ts";
 import type { Hit } from "../document/hit-scanner.ts";
 import { findStructuredMessage } from "../layout/body-decoder.ts";
@@ -156,8 +156,15 @@ export async function detectLayouts(
   };
 }
 
-/** One layout for the whole pattern, where mappings may not be read. */
+/**
+ * One layout for the whole pattern, where mappings may not be read. A tenant filter cannot be compiled then, so no document is
+ * looked at: the source is refused by whoever reads.
+ */
 async function detectOpaque(context: DetectionContext, metadata: IndexMetadata): Promise<Detection> {
+  if (context.tenantFilter !== undefined) {
+    const layoutGroups = partitionByLayout(() => fallbackLayout, metadata, fallbackLayout);
+    return { layoutGroups, unseen: [], guesses: [], shown: new Set() };
+  }
   const hits = await findFirstDocuments(context, matchAll, sampleSize);
   const sample = readVerdict(context.backend, hits, candidateLayouts);
   const { layout } = sample.shown ?? sample.guessed[0] ?? { layout: fallbackLayout };
@@ -194,7 +201,7 @@ function judgeMapping(
   }
   const candidates = [...mapped, ...timely.filter((layout) => !mapped.includes(layout))];
   const key = JSON.stringify([pattern, tenantFilter, group.indices, candidates.map(({ name }) => name)]);
-  return { group, query: buildTenantQuery(tenantFilter, group), candidates, mapped: first, key };
+  return { group, query: buildGroupTenantQuery(tenantFilter, group), candidates, mapped: first, key };
 }
 
 /** Decides a group by its documents, as far as these show a layout. */
@@ -245,13 +252,13 @@ function listTimelyLayouts(group: IndexGroup): readonly LogLayout[] {
   return [certain, timely].find(isNonEmpty) ?? candidateLayouts;
 }
 
-/** The tenant's documents of an index. An inexact filter is refused by whoever reads, and restricts nothing here. */
-function buildTenantQuery(tenantFilter: string | undefined, group: IndexGroup): Query {
+/** The tenant's documents of an index: none where the filter is not exact, which whoever reads refuses. */
+function buildGroupTenantQuery(tenantFilter: string | undefined, group: IndexGroup): Query {
   if (tenantFilter === undefined) return matchAll;
   try {
     return compileTenantFilter(parseTenantFilter(tenantFilter), group);
   } catch (error) {
-    if (error instanceof TenantFilterError) return matchAll;
+    if (error instanceof TenantFilterError) return matchNone;
     throw error;
   }
 }

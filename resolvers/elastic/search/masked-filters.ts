@@ -47,7 +47,7 @@ export async function requireReadableGroups(
   signal: AbortSignal,
 ): Promise<void> {
   await refuseMaskedTenantFilter(client, source, metadata, signal);
-  if (!(await hasOnlyUntimedDocuments(client.backend, source.index, layoutGroups, client, signal))) return;
+  if (!(await hasOnlyUntimedDocuments(client, source, layoutGroups, signal))) return;
   throw createUnsupportedError(
     client.backend,
     `documents without ${listTimeFields(layoutGroups).join(", ")}`,

@@ -1,33 +1,42 @@
 // Detects patterns with documents but no readable time field (wrong layout, or hidden by field-level security), so that an
-// empty page is not mistaken for "no matches".
+// empty page is not mistaken for "no matches". Only the tenant's own documents count, and none of them is fetched.
+import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
-import { anyOf, not, type Query } from "../client/query-dsl.ts";
+import { allOf, anyOf, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
-import { retryUntilShardsStarted, searchComplete } from "./search.ts";
+import { buildTenantQuery } from "../query/tenant-filter.ts";
+import { compileOrRefuse, retryUntilShardsStarted, searchComplete } from "./search.ts";
 
 /** The distinct time fields of the groups. */
 export function listTimeFields(layoutGroups: readonly LayoutGroup[]): readonly string[] {
   return [...new Set(layoutGroups.map(({ time }) => time))];
 }
 
-/** Whether there are documents, and none of them shows a time field of its layout. @throws {BackendError} */
+/**
+ * Whether there are documents, and none of them shows a time field of its layout. False where a tenant filter has no mapping
+ * that it can be compiled for: such a source is refused by whoever reads. @throws {Refused} @throws {BackendError}
+ */
 export async function hasOnlyUntimedDocuments(
-  backend: string,
-  pattern: string,
-  layoutGroups: readonly LayoutGroup[],
   client: ElasticClient,
+  { index, tenantFilter }: Pick<LogSource, "index" | "tenantFilter">,
+  layoutGroups: readonly LayoutGroup[],
   signal: AbortSignal,
 ): Promise<boolean> {
   const isMapped = ({ time, groups }: LayoutGroup) => groups.some(({ fields }) => fields.has(time));
   if (layoutGroups.some(isMapped)) return false;
   const timedQuery = anyOf(listTimeFields(layoutGroups).map((field) => ({ exists: { field } })));
-  const hasHits = async (query: Query) => {
-    const body = { size: 1, track_total_hits: false, sort: ["_doc"], query };
-    const { hits } = await retryUntilShardsStarted(
-      () => searchComplete(backend, client, pattern, body, signal),
+  const groups = layoutGroups.flatMap((layoutGroup) => layoutGroup.groups);
+  const tenantQuery = compileOrRefuse(client.backend, () => buildTenantQuery(tenantFilter, groups));
+  const hasHits = async (condition: Query) => {
+    const query = allOf([tenantQuery, condition]);
+    if (query === matchNone) return false;
+    const body = { size: 0, track_total_hits: 1, query };
+    const { total } = await retryUntilShardsStarted(
+      () => searchComplete(client.backend, client, index, body, signal),
       signal,
     );
-    return hits.length > 0;
+    // Undefined where there are more than it counts.
+    return total !== 0;
   };
   return !(await hasHits(timedQuery)) && (await hasHits(not(timedQuery)));
 }

@@ -27,7 +27,7 @@ import { findField, type IndexMetadata, opaqueMetadata } from "../mapping/mappin
 import { buildCertainlyMissingQuery } from "../query/span-lower-bounds.ts";
 import { buildTimeSort, describeTimeProblem, findLossyTime } from "../query/span-times.ts";
 import { buildFormQuery, buildIdQuery } from "../query/span-upper-bounds.ts";
-import { compileTenantFilter, parseTenantFilter } from "../query/tenant-filter.ts";
+import { buildTenantQuery, compileTenantFilter, parseTenantFilter } from "../query/tenant-filter.ts";
 import { findRestrictions } from "../search/access-report.ts";
 import { addTenantFilterFault, type Findings, printFindings } from "../search/findings.ts";
 import { buildLineQuery } from "../search/layout-detection.ts";
@@ -216,7 +216,7 @@ const maxCountedUnknown = 10_000;
  */
 async function describeUnknownDocuments(
   backend: string,
-  { index }: SpanSource,
+  { index, tenantFilter }: SpanSource,
   { spans, events }: PlacedForms,
   client: ElasticClient,
   signal: AbortSignal,
@@ -231,7 +231,7 @@ async function describeUnknownDocuments(
     restrictToIndices(groups.map((group) => ({ query: buildLineQuery(group), indices: group.indices }))),
   );
   const own = buildIndicesQuery(groups.flatMap(({ indices }) => indices));
-  const query = allOf([own, not(known), not(lines)]);
+  const query = allOf([own, buildTenantQuery(tenantFilter, groups), not(known), not(lines)]);
   if (query === matchNone) return [];
   const body = { size: 0, track_total_hits: maxCountedUnknown, query };
   const { total = `over ${maxCountedUnknown}` } = await searchComplete(backend, client, index, body, signal);

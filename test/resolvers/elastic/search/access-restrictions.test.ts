@@ -184,6 +184,41 @@ describe("documents whose time field is hidden", () => {
   });
 });
 
+describe("a tenant filter", () => {
+  const keyword = { type: "keyword" };
+  const own = '{"term":{"tenant":"a"}}';
+  /** The searches that could answer with a document, or with how many there are. */
+  const listSearches = () =>
+    (fake?.requests ?? [])
+      .filter(({ path, body }) => path.includes("/_search") && !body.includes("scroll_id"))
+      .map(({ body }) => JSON.parse(body) as { size?: number; track_total_hits?: unknown; query?: object })
+      .filter(({ size, track_total_hits }) => size !== 0 || track_total_hits !== false);
+
+  test("is part of the search for documents without a time", async () => {
+    const mapping = definition({ message: { type: "text" }, tenant: keyword });
+    // Only another tenant has documents.
+    const search = (body: string) => (body.includes("must_not") && !body.includes(own) ? [hit] : []);
+    expect(await lines("app-1", { mapping, search }, { where: "tenant=a" })).toEqual([]);
+    const searches = listSearches();
+    expect(searches.map(({ size }) => size)).toContain(0);
+    for (const { query } of searches) expect(JSON.stringify(query)).toContain(own);
+  });
+  test.each([
+    ["a mapping that may not be read", denied("indices:admin/get"), "the mapping may not be read"],
+    [
+      "a text field",
+      definition({ message: { type: "text" }, tenant: { type: "text" } }),
+      "must be a keyword",
+    ],
+  ])("that cannot be compiled for %s has no document looked at", async (_, mapping, problem) => {
+    const { inspections } = await open({ mapping, resolve: onlyIndex });
+    const source = { id: "app", index: "app-1", layout: "auto", tenantFilter: "tenant=a" };
+    const report = await inspections.logs?.(source, AbortSignal.timeout(30_000));
+    expect(report?.problems.join()).toContain(problem);
+    expect(listSearches()).toEqual([]);
+  });
+});
+
 describe("scroll permissions", () => {
   test("check reports missing scroll permissions", async () => {
     const mapping = definition(timed);

@@ -108,6 +108,20 @@ describe("log lines beside spans", () => {
     ]);
   });
 
+  test("count no other documents of another tenant", async () => {
+    const { properties, ...rest } = Object(Object.values(written(apm7))[0]?.mappings);
+    const mappings = { ...rest, properties: { ...properties, tenant: keyword } };
+    const [[name = "", held] = []] = Object.entries(written(apm7));
+    if (held === undefined) throw new Error("no index");
+    const other = (tenant: string) => ({ "@timestamp": line["@timestamp"], tenant });
+    const documents = [...held.documents, other("a"), other("b"), other("b")];
+    const { limitations } = await open({ [name]: { mappings, documents } });
+    const found = await limitations(name, { where: "tenant=a" });
+    expect(found.filter((text) => text.includes("beside the spans"))).toEqual([
+      expect.stringMatching(/not shown: 1$/),
+    ]);
+  });
+
   test("leave what is neither spans nor lines a limitation", async () => {
     const others = { documents: [], mappings: { properties: { value: { type: "long" } } } };
     const { limitations } = await open({ ...written(otel), "x-a": others, "x-b": others, "x-c": others });

@@ -117,7 +117,8 @@ function dividePatterns(
 
 /**
  * A pattern is proposed with one kind of content, so patterns that were merged by their names are inspected, and merged again
- * without names of another kind. Names that cannot be proposed as one pattern stay separate.
+ * without names of another kind. Names that cannot be proposed as one pattern stay separate. Stops at as many patterns as are
+ * inspected in all: what is in the others is told apart when they are named.
  */
 async function gatherPatterns(listed: ListedNames, context: SurveyContext): Promise<readonly IndexPattern[]> {
   const kinds = new Map<string, string>();
@@ -126,7 +127,7 @@ async function gatherPatterns(listed: ListedNames, context: SurveyContext): Prom
     const readKind = (name: string) => kinds.get(name) ?? "";
     const patterns = collapseIndices(listed.proposable, { readKind, others: listed.others });
     const pattern = patterns.find(({ isMerged, index }) => isMerged && !inspected.has(index));
-    if (pattern === undefined) return patterns;
+    if (pattern === undefined || inspected.size === maxPatterns) return patterns;
     inspected.add(pattern.index);
     const found = await findKinds(pattern, context);
     const names = pattern.members.map(({ name }) => name);

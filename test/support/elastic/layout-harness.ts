@@ -97,7 +97,7 @@ export async function openIndices(indices: Readonly<Record<string, FakeIndex>>) 
     count: async (over: Partial<LineCountQuery> = {}) =>
       backend.stores.logs?.count?.({ source, range, filter: parse(""), step: 3_600_000, ...over }, signal()),
     /** What `init` would propose of the indices. */
-    survey: async () => backend.survey?.(["logs-*"], signal()),
+    survey: async (patterns: readonly string[] = ["logs-*"]) => backend.survey?.(patterns, signal()),
     async report(over: Partial<LogSource> = {}) {
       const report = await backend.inspections.logs?.({ ...source, ...over }, signal());
       if (report === undefined) throw new Error("no inspection of logs");

@@ -79,10 +79,12 @@ function spreadOver(names: readonly string[]): readonly string[] {
   return names.filter((_, position) => position % every === 0);
 }
 
-function describeLabel({ label, values }: ReplicaLabel): string {
+function describeLabel({ label, values, copies, everywhere }: ReplicaLabel): string {
   const shown =
     values.length > 3 ? `${values.slice(0, 2).join(", ")} and ${values.length - 2} more` : values.join(", ");
-  return `the label ${label} (${shown}) divides equal series, as replicas of one scraper do: counters count everything ${values.length} times. Drop the label where the replicas are merged (\`--query.replica-label=${label}\` of Thanos, the HA tracker of Mimir and Cortex, deduplication of VictoriaMetrics), or force one replica: \`match: { ${label}: ${values[0]} }\``;
+  const forced =
+    everywhere === undefined ? "" : `, or force one replica: \`match: { ${label}: ${everywhere} }\``;
+  return `the label ${label} (${shown}) divides equal series, as replicas of one scraper do: counters count everything ${copies} times. Drop the label where the replicas are merged (\`--query.replica-label=${label}\` of Thanos, the HA tracker of Mimir and Cortex, deduplication of VictoriaMetrics)${forced}`;
 }
 
 // ---- Comparison ----------------------------------------------------------------------------------------------
@@ -91,11 +93,19 @@ interface ReplicaLabel {
   readonly label: string;
   /** Sorted. */
   readonly values: readonly string[];
+  /** How often a series is there. Each of several clusters has replicas of its own, so that there may be more values. */
+  readonly copies: number;
+  /** The first value that every series has a copy with: only such a one can be forced, and no series is lost. */
+  readonly everywhere: string | undefined;
 }
 
 /** What the metrics say of one label. */
 interface Evidence {
   readonly values: Set<string>;
+  /** The most series that differ in the label only. */
+  copies: number;
+  /** The values that all of them have so far; undefined before the first. */
+  common: ReadonlySet<string> | undefined;
   /** Series that differ in the label only, and are the same counter. */
   risen: number;
   /** The same, but the value did not change. */
@@ -108,9 +118,19 @@ function findReplicaLabels(metrics: readonly (readonly SampleSeries[])[]): reado
   const labels = new Set(metrics.flat().flatMap((series) => Object.keys(series.labels)));
   labels.delete(metricName);
   return [...labels].sort().flatMap((label) => {
-    const evidence: Evidence = { values: new Set(), risen: 0, equal: 0, differing: 0 };
+    const evidence: Evidence = {
+      values: new Set(),
+      copies: 0,
+      common: undefined,
+      risen: 0,
+      equal: 0,
+      differing: 0,
+    };
     for (const series of metrics) weighMetric(series, label, evidence);
-    return isReplicaLabel(label, evidence) ? [{ label, values: [...evidence.values].sort() }] : [];
+    if (!isReplicaLabel(label, evidence)) return [];
+    const { copies, common = new Set() } = evidence;
+    const values = [...evidence.values].sort();
+    return [{ label, values, copies, everywhere: values.find((value) => common.has(value)) }];
   });
 }
 
@@ -121,11 +141,15 @@ function isReplicaLabel(label: string, { values, risen, equal, differing }: Evid
 }
 
 function weighMetric(all: readonly SampleSeries[], label: string, evidence: Evidence): void {
-  const labelled = all.filter(({ labels }) => labels[label] !== undefined);
-  const groups = Map.groupBy(labelled, ({ labels: { [label]: _, ...others } }) => formatSeriesKey(others));
-  for (const group of groups.values()) {
+  const groups = Map.groupBy(all, ({ labels: { [label]: _, ...others } }) => formatSeriesKey(others));
+  for (const series of groups.values()) {
+    const group = series.filter(({ labels }) => labels[label] !== undefined);
+    const values = new Set(group.map(({ labels }) => readLabel(labels, label)));
+    const { common } = evidence;
+    evidence.common = common === undefined ? values : new Set([...common].filter((one) => values.has(one)));
     if (group.length < 2) continue;
-    for (const { labels } of group) evidence.values.add(readLabel(labels, label));
+    for (const value of values) evidence.values.add(value);
+    evidence.copies = Math.max(evidence.copies, group.length);
     const verdict = compareCounters(group);
     // Zeros and ones are equal everywhere, such as those of `up`; the names of labels still tell.
     if (verdict === "plain" && !usualName.test(label)) continue;
@@ -150,7 +174,6 @@ function compareCounters(group: readonly SampleSeries[]): "risen" | "equal" | "p
   }
   // The target may have restarted once.
   if (falls > 1) return "differing";
-  if (rises > 1 && changes > 2) return "risen";
   if (rises > 0 || falls > 0) return changes > 2 ? "risen" : "differing";
   return (merged[0]?.value ?? 0) > 1 ? "equal" : "plain";
 }

@@ -56,6 +56,27 @@ describe("describeReplicaLabels", () => {
     },
   );
 
+  const inCluster = (cluster: string, values: readonly string[]) =>
+    replicated("prometheus_replica", values).map(({ labels, samples }) => ({
+      labels: { ...labels, cluster, instance: `${cluster}-${labels.instance}` },
+      samples,
+    }));
+  const withoutLabel = writeCounter("http_requests_total", { job: "plain" }, 0, growing(1));
+  test.each([
+    ["replicas of their own", inCluster("b", ["b-0", "b-1"])],
+    ["one replica", inCluster("b", ["b-0"])],
+    ["no replicas", [withoutLabel]],
+  ])("forces no replica of a cluster beside another with %s", async (_, others) => {
+    const [text] = await describeLabels([...inCluster("a", ["a-0", "a-1"]), ...others]);
+    expect(text).toContain("count everything 2 times. Drop the label");
+    expect(text).not.toContain("match:");
+  });
+
+  test("forces the replica that scrapes all targets", async () => {
+    const series = [...inCluster("a", ["p-0", "p-1"]), ...inCluster("b", ["p-1"])];
+    expect((await describeLabels(series))[0]).toContain("`match: { prometheus_replica: p-1 }`");
+  });
+
   test("says nothing of one replica that is forced", async () => {
     const series = replicated("prometheus_replica", ["p-0", "p-1"]);
     expect(await describeLabels(series, { prometheus_replica: "p-0" })).toEqual([]);

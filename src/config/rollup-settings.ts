@@ -6,13 +6,15 @@ export interface RollupsConfig {
   /** A name under `backends`. */
   readonly backend: string;
   readonly index: string;
-  /** The share of the time in which they are made, above 0 up to 1. */
+  /** The share of the time in which they are made, from 0.001 to 1. */
   readonly rate: number;
 }
 
 export const defaultRollups = { index: "readout-rollups", rate: 0.25 } as const;
 
-const expectedRate = "expected a number above 0 up to 1";
+/** A roller that works less than a minute and a half a day falls behind any source. */
+const minRate = 0.001;
+const expectedRate = `expected a number from ${minRate} to 1`;
 
 export const rollupsSchema = z.strictObject({
   backend: text,
@@ -24,7 +26,7 @@ export const rollupsSchema = z.strictObject({
       parseNumeral,
       z
         .number({ error: (issue) => (issue.input == null ? undefined : expectedRate) })
-        .gt(0, expectedRate)
+        .min(minRate, expectedRate)
         .max(1, expectedRate),
     )
     .default(defaultRollups.rate),

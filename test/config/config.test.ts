@@ -717,8 +717,9 @@ test.each([
   ["rollups: { backend: nobody }", "rollups.backend: unknown backend"],
   ["rollups: { backend: elk, index: 'rollups-*' }", "expected the name of one index"],
   ["rollups: { backend: elk, index: Rollups }", "expected the name of one index"],
-  ["rollups: { backend: elk, rate: 0 }", "expected a number above 0 up to 1"],
-  ["rollups: { backend: elk, rate: 1.5 }", "expected a number above 0 up to 1"],
+  ["rollups: { backend: elk, rate: 0 }", "expected a number from 0.001 to 1"],
+  ["rollups: { backend: elk, rate: 0.0009 }", "expected a number from 0.001 to 1"],
+  ["rollups: { backend: elk, rate: 1.5 }", "expected a number from 0.001 to 1"],
 ])("rollups are kept in one index, at a share of the time: %s", (written, issue) => {
   const issues = listIssues(
     `backends: { elk: { kind: elastic, url: "http://es:9200" } }\nsites: {}\n${written}\n`,

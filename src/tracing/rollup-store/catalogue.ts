@@ -187,12 +187,20 @@ async function noteDamaged(
   signal: AbortSignal,
 ): Promise<void> {
   const damaged = await findDamagedSegments(store, missing, signal);
-  if (damaged.length === 0) return;
+  if (damaged.length > 0)
+    noteIds(
+      store,
+      group,
+      damaged.map(({ id }) => id),
+    );
+}
+
+function noteIds(store: RollupStore, group: string, ids: readonly string[]): void {
   const groups = damagedIds.get(store) ?? new Map<string, Set<string>>();
   damagedIds.set(store, groups);
   const noted = groups.get(group) ?? new Set();
   groups.set(group, noted);
-  for (const { id } of damaged) noted.add(id);
+  for (const id of ids) noted.add(id);
 }
 
 /** The ids of the group's documents that requests of this process have found damaged or gone since the last time. */
@@ -201,6 +209,16 @@ export function takeDamaged(store: RollupStore, group: string): ReadonlySet<stri
   const noted = groups?.get(group) ?? new Set();
   groups?.delete(group);
   return noted;
+}
+
+/** Removes these documents, which are found again if the store fails: nobody else knows of them. @throws {BackendError} */
+export async function removeDamaged(store: RollupStore, group: string, signal: AbortSignal): Promise<void> {
+  const ids = [...takeDamaged(store, group)];
+  if (ids.length === 0) return;
+  await store.remove(ids, signal).catch((error: unknown) => {
+    noteIds(store, group, ids);
+    throw error;
+  });
 }
 
 /** The figures by segment, in the order of the segments. Those that are not there or cannot be read are left out. */

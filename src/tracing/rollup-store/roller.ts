@@ -16,7 +16,7 @@ import {
 } from "../../core/time.ts";
 import type { LogEvent } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
-import { takeDamaged } from "./catalogue.ts";
+import { removeDamaged, takeDamaged } from "./catalogue.ts";
 import type { GroupToRoll } from "./group-manifests.ts";
 import { formatLeaseId, holdLease, type Lease, releaseLease } from "./lease.ts";
 import { formatManifestId, type Manifest } from "./manifest.ts";
@@ -29,7 +29,7 @@ export interface RollerSettings {
   readonly backend: string;
   readonly store: RollupStore;
   readonly targets: readonly RollTarget[];
-  /** The share of the time in which the roller works, above 0 up to 1. */
+  /** The share of the time in which the roller works: above 0, for it may be divided among several, up to 1. */
   readonly rate: number;
   readonly now: () => Instant;
   readonly log: (event: LogEvent) => void;
@@ -75,7 +75,7 @@ const defaultLimits = {
   maxMergedBytes: 2_000_000,
   behindPause: second,
 };
-/** One step ends after so long, also where the source goes on to answer. */
+/** A step is aborted after this time, even if the source still answers. */
 const stepTimeout: Millis = 10 * minute;
 /** A piece that takes too much is tried again after so long. */
 const refusedLifetime: Millis = hour;
@@ -155,12 +155,24 @@ function logFailure({ log, backend }: RollerSettings, error: unknown, target?: R
   log({ level: "warn", message: "figures are not made now", backend, ...of, err: error });
 }
 
+function logSeparation({ log, backend }: RollerSettings, error: unknown): void {
+  log({
+    level: "warn",
+    message: "figures are made apart that could not be made together",
+    backend,
+    err: error,
+  });
+}
+
 function lengthenPause({ failed, longestFailed }: RollerPauses, failures: number): Millis {
   return Math.min(failed * 2 ** (failures - 1), longestFailed);
 }
 
+/** The longest that a timer of node lasts, some 24 days. A longer one ends at once. */
+const longestRest: Millis = 2 ** 31 - 1;
+
 async function rest(pause: Millis, signal: AbortSignal): Promise<void> {
-  await sleep(pause, undefined, { signal }).catch(() => undefined);
+  await sleep(Math.min(pause, longestRest), undefined, { signal }).catch(() => undefined);
 }
 
 /** One step for each group, together for those of the same sources. Returns how long to rest. @throws {BackendError} where the source or the store is in trouble */
@@ -168,8 +180,7 @@ async function rollRound(state: RollerState, signal: AbortSignal): Promise<Milli
   const { settings, pauses, context, lease, announced } = state;
   if (!(await holdLease(lease, signal))) {
     // The roller that holds it finds out with its next sweep what is gone, but not what is damaged.
-    const damaged = settings.targets.flatMap(({ group }) => [...takeDamaged(settings.store, group)]);
-    await settings.store.remove(damaged, signal);
+    for (const { group } of settings.targets) await removeDamaged(settings.store, group, signal);
     return pauses.leased;
   }
   for (const target of settings.targets) {
@@ -237,8 +248,12 @@ async function rollTargets(
   // Then nothing else can be made either.
   if (failure !== undefined && (signal.aborted || isTrouble(failure))) throw failure;
   const took = performance.now() - started;
-  const isSeparated = steps.every(({ did }) => did === "unsupported") && separateTargets(state, targets);
-  if (!isSeparated) {
+  const isImpossible = failure !== undefined || steps.every(({ did }) => did === "unsupported");
+  const isSeparated = isImpossible && separateTargets(state, targets);
+  if (isSeparated) {
+    // Those that cannot be made by themselves either are counted and named then.
+    if (failure !== undefined) logSeparation(settings, failure);
+  } else {
     if (failure !== undefined) for (const target of targets) addFailure(state, target, failure);
     for (const [at, step] of steps.entries()) {
       noteStep(state, requireAt(targets, at), step, took / targets.length);
@@ -258,7 +273,7 @@ function separateTargets({ separate, context }: RollerState, targets: NonEmpty<R
   return true;
 }
 
-/** Of figures that cannot be made, nobody is told that they are being made. */
+/** Removes the announcements of figures that turn out to be impossible. */
 async function withdrawUnsupported(
   store: RollupStore,
   targets: readonly RollTarget[],

@@ -5,6 +5,7 @@ import { requireFirst } from "#src/core/collections.ts";
 import { BackendError, FiguresUnfinished } from "#src/core/errors.ts";
 import { hour, minute } from "#src/core/time.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
+import type { LogEvent } from "#src/store/backend.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
 import { createRollupAnalytics } from "#src/tracing/figures/rollup-analytics.ts";
 import { createRollupCatalogue } from "#src/tracing/rollup-store/catalogue.ts";
@@ -246,6 +247,31 @@ describe("rollers", () => {
     await expectFigures();
   });
 
+  test("remove what a request found damaged although the first attempt fails", async () => {
+    const site = openBusySite();
+    const pauses = { idle: 5, leased: 5, failed: 1, longestFailed: 10, sweep: hour };
+    start(site, { ...site.inner }, { pauses });
+    await vi.waitFor(async () => expect((await site.ask(0)).downstream).toMatchObject([{ count: 30 }]), {
+      timeout: 20_000,
+    });
+    const ids: string[] = [];
+    for await (const batch of site.inner.list(signal)) ids.push(...batch.map(({ id }) => id));
+    const segments = ids.filter((id) => parseSegmentId(id) !== undefined);
+    await site.inner.remove(segments, signal);
+    await site.inner.create(
+      segments.map((id) => ({ id, site: "a", made: 0, body: "{}" })),
+      signal,
+    );
+    await expect(site.ask(1)).rejects.toBeInstanceOf(FiguresUnfinished);
+    const remove = vi.spyOn(site.inner, "remove");
+    remove.mockRejectedValueOnce(new BackendError("figures", "unreachable", "no answer"));
+    // The lease is another one's.
+    start(site, site.inner, { pauses });
+    await vi.waitFor(() => expect(remove).toHaveBeenCalledTimes(2), { timeout: 20_000 });
+    expect(remove.mock.calls[1]?.[0]).toEqual(remove.mock.calls[0]?.[0]);
+    expect(remove.mock.calls[0]?.[0]).not.toEqual([]);
+  });
+
   test("let a request know that only the ends of its range are too long", async () => {
     const site = openBusySite();
     for (const target of site.targets)
@@ -336,6 +362,15 @@ describe("rollers", () => {
     expect((performance.now() - before) / worked).toBeGreaterThan(4);
   });
 
+  test("rest longer than a timer can last where their rate says so", async () => {
+    const site = openBusySite();
+    const { record } = start(site, site.inner, { rate: 1e-12 });
+    await vi.waitFor(() => expect(record).toHaveBeenCalled(), { timeout: 20_000 });
+    const first = record.mock.calls.length;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(record).toHaveBeenCalledTimes(first);
+  });
+
   test("wait while the source does not answer, and go on", async () => {
     const site = openBusySite();
     let isDown = true;
@@ -381,8 +416,29 @@ describe("rollers", () => {
       },
       { timeout: 20_000 },
     );
-    const kinds = new Set(log.mock.calls.map(([event]) => event.kind));
-    expect(kinds).toEqual(new Set(["site_edges", "action_edges"]));
+    const isOfTogether = ({ message }: LogEvent) => message.includes("could not be made together");
+    const named = log.mock.calls.map(([event]) => event).filter((event) => !isOfTogether(event));
+    expect(new Set(named.map(({ kind }) => kind))).toEqual(new Set(["site_edges", "action_edges"]));
+  });
+
+  test("say why figures are made apart that can only not be made together", async () => {
+    const site = openBusySite();
+    const { reader } = requireFirst(site.targets);
+    const failure = new BackendError("es", "denied", "no rights");
+    let failures = 0;
+    const openSnapshot: typeof reader.openSnapshot = async (sources, ...rest) => {
+      if (sources.length < 2 || failures > 0) return reader.openSnapshot?.(sources, ...rest);
+      failures += 1;
+      throw failure;
+    };
+    const limited = { ...reader, openSnapshot };
+    const targets = site.targets.map((target) => ({ ...target, reader: limited, retention: length }));
+    const { log, record } = start(site, site.inner, { targets });
+    await vi.waitFor(() => expect(record).toHaveBeenCalled(), { timeout: 20_000 });
+    expect(failures).toBe(1);
+    expect(log.mock.calls).toEqual([
+      [expect.objectContaining({ level: "warn", backend: "es", err: failure })],
+    ]);
   });
 
   test("drop what the retention has passed, and make anew what is gone or was changed", async () => {

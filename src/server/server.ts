@@ -195,7 +195,7 @@ function createState(options: ServerOptions): ServerState {
     probes: createProbeServer(probeSource),
   };
   limitUnread(state, options);
-  telemetry.watchLimits(() => measureUse(state));
+  telemetry.addLimitReader(() => measureUse(state));
   return state;
 }
 

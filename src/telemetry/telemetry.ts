@@ -59,8 +59,8 @@ export interface Telemetry {
   readonly recordNewest: (source: SourceLabels, newest: Instant | undefined) => void;
   /** Counts a request that a limit has ended or refused. */
   readonly recordLimit: (limit: LimitName) => void;
-  /** Sets where to read how much of some limits is used whenever the metrics are read. */
-  readonly watchLimits: (read: () => LimitUse) => void;
+  /** Adds a reader of how much of some limits is used; all are read with the metrics. */
+  readonly addLimitReader: (read: () => LimitUse) => void;
   readonly streams: { readonly opened: () => void; readonly closed: () => void };
   readonly tails: { readonly opened: () => void; readonly closed: () => void };
   /** Counts spans of the program's own traces, by result. */
@@ -79,7 +79,7 @@ export interface SourceLabels {
   readonly source: string;
 }
 
-interface RolledStep {
+export interface RolledStep {
   readonly backend: string;
   readonly site: string;
   /** Such as `site_edges`. */
@@ -335,7 +335,7 @@ function createUseRecorder(registers: Registry[]): Telemetry["recordUse"] {
   };
 }
 
-function createLimitTelemetry(registers: Registry[]): Pick<Telemetry, "recordLimit" | "watchLimits"> {
+function createLimitTelemetry(registers: Registry[]): Pick<Telemetry, "recordLimit" | "addLimitReader"> {
   const limited = new Counter({
     name: "readout_limited_total",
     help: "Requests that a limit has refused or ended, by limit",
@@ -356,7 +356,7 @@ function createLimitTelemetry(registers: Registry[]): Pick<Telemetry, "recordLim
   });
   return {
     recordLimit: (limit) => limited.inc({ limit }),
-    watchLimits: (read) => readers.push(read),
+    addLimitReader: (read) => readers.push(read),
   };
 }
 

@@ -1,10 +1,8 @@
-// What the metrics tell of kept figures of spans: by backend, site and kind, of all groups that the configuration has of these.
+// Adds up what the rollers report, by backend, site and kind, for the metrics.
 import { type Instant, toMillis } from "../../core/time.ts";
-import type { Telemetry } from "../../telemetry/telemetry.ts";
+import type { RolledStep } from "../../telemetry/telemetry.ts";
 import { findReach } from "../../tracing/rollup-store/manifest.ts";
 import type { RolledMeasure } from "../../tracing/rollup-store/roller.ts";
-
-type RolledStep = Parameters<Telemetry["recordRolled"]>[0];
 
 /** For one configuration: another one may have other groups. Returns a step with the sums over the groups seen so far. */
 export function createMeasureSums(): (measure: RolledMeasure, now: Instant) => RolledStep {

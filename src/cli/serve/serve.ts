@@ -155,7 +155,7 @@ async function startServer(config: Config, shell: Shell, options: ServeOptions):
     sites,
     queryRules: describeQueryRules(config, documents),
   });
-  telemetry.watchLimits(() => ({ rate: createRateLimit(state.current.config.limits.rate).measureUse() }));
+  telemetry.addLimitReader(() => ({ rate: createRateLimit(state.current.config.limits.rate).measureUse() }));
   const state = { current: runSteps(connectConfig(config, shell, options.file, telemetry)) };
   const documents = await openDocumentDirectory({
     folder: () => state.current.config.graphql?.documents,

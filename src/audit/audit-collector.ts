@@ -21,13 +21,15 @@ interface WaitingLine extends AuditLine {
   readonly reject: (error: unknown) => void;
 }
 
-interface CollectorState extends Pick<AuditCollectorOptions, "onFailure" | "onRejected"> {
+interface CollectorState extends Omit<AuditCollectorOptions, "otlp" | "sync"> {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   waiting: WaitingLine[];
   /** How many of them, from the first on, are under way to the collector. */
   sent: number;
   sending: Promise<void> | undefined;
+  /** What the collector has warned of last. */
+  warning: string | undefined;
   timer: NodeJS.Timeout | undefined;
   readonly closing: AbortController;
 }
@@ -38,6 +40,8 @@ export interface AuditCollectorOptions extends Pick<AuditConfig, "sync"> {
   readonly onFailure: (problem: string) => void;
   /** Called with the number of lines that the collector will never take. */
   readonly onRejected: (lines: number, problem: string) => void;
+  /** Called where the collector takes lines and says something of them, once while it says the same. */
+  readonly onWarning: (warning: string) => void;
 }
 
 /** Lines are appended when they are in the queue; with `sync: always` when the collector has taken them. */
@@ -49,6 +53,7 @@ export function createAuditCollector({ otlp, sync, ...told }: AuditCollectorOpti
     waiting: [],
     sent: 0,
     sending: undefined,
+    warning: undefined,
     timer: undefined,
     closing: new AbortController(),
   };
@@ -101,7 +106,8 @@ async function sendAll(state: CollectorState): Promise<void> {
   while (state.waiting.length > 0) {
     const batch = state.waiting.slice(0, maxBatch);
     state.sent = batch.length;
-    const { problem, rejected } = await postOtlp(url, headers, toOtlpRequest(batch), closing.signal);
+    const request = toOtlpRequest(batch);
+    const { problem, rejected, warning } = await postOtlp(url, headers, request, closing.signal);
     state.sent = 0;
     if (problem !== undefined && rejected === undefined) {
       for (const entry of batch) if (entry.signal.aborted) withdrawLine(state, entry);
@@ -109,11 +115,17 @@ async function sendAll(state: CollectorState): Promise<void> {
     }
     state.waiting.splice(0, batch.length);
     if (problem !== undefined) onRejected(Math.min(rejected ?? 0, batch.length), problem);
+    tellWarning(state, warning);
     for (const { resolve, reject } of batch) {
       if (problem === undefined) resolve();
       else reject(new LineRejected(problem));
     }
   }
+}
+
+function tellWarning(state: CollectorState, warning: string | undefined): void {
+  if (warning !== undefined && warning !== state.warning) state.onWarning(warning);
+  state.warning = warning;
 }
 
 /** What is under way may be taken: it is looked at again when that is known. */

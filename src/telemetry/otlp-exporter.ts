@@ -38,6 +38,8 @@ interface ExportQueue extends Omit<ExporterOptions, "config" | "now"> {
   sending: Promise<void> | undefined;
   /** Whether the collector took the last batch. */
   isReached: boolean;
+  /** What the collector has warned of last. */
+  warning: string | undefined;
   readonly instance: string;
   readonly closing: AbortController;
 }
@@ -51,6 +53,7 @@ export function createOtlpExporter({ config, now, log, exported }: ExporterOptio
     timer: undefined,
     sending: undefined,
     isReached: true,
+    warning: undefined,
     instance: randomUUID(),
     closing: new AbortController(),
   };
@@ -116,7 +119,7 @@ function startSending(queue: ExportQueue): void {
 async function sendAll(queue: ExportQueue): Promise<void> {
   while (queue.waiting.length > 0 && queue.config !== undefined) {
     const batch = queue.waiting.splice(0, maxBatch);
-    const { problem, rejected = batch.length } = await sendBatch(queue, queue.config, batch);
+    const { problem, rejected = batch.length, warning } = await sendBatch(queue, queue.config, batch);
     const dropped = problem === undefined ? 0 : Math.min(rejected, batch.length);
     if (dropped < batch.length) queue.exported("sent", batch.length - dropped);
     if (dropped > 0) queue.exported("dropped", dropped);
@@ -128,6 +131,9 @@ async function sendAll(queue: ExportQueue): Promise<void> {
     }
     if (!queue.isReached) queue.log({ level: "info", message: "traces are sent again" });
     queue.isReached = true;
+    if (warning !== undefined && warning !== queue.warning)
+      queue.log({ level: "warn", message: "the collector of traces warns", reason: warning });
+    queue.warning = warning;
   }
 }
 

@@ -14,6 +14,8 @@ export interface OtlpOutcome {
   readonly problem: string | undefined;
   /** How many spans or records of a request that it took it has rejected: none of them may be sent again. */
   readonly rejected?: number;
+  /** What the collector says although it took everything. */
+  readonly warning?: string;
   readonly isConnectionClosed?: boolean;
 }
 
@@ -37,7 +39,7 @@ export async function postOtlp(
       redirect: "error",
       signal: AbortSignal.any([signal, AbortSignal.timeout(answerTimeout)]),
     });
-    const text = await answer.text();
+    const text = await readStart(answer);
     return answer.ok ? readPartialSuccess(text) : { problem: `status ${answer.status}` };
   } catch (error) {
     const cause = error instanceof Error ? (error.cause ?? error) : error;
@@ -49,7 +51,20 @@ export async function postOtlp(
   }
 }
 
+/** Of an answer no more is read: a longer one is none of a collector. */
+const maxAnswerChars = 65_536;
 const maxMessageChars = 200;
+
+async function readStart({ body }: Response): Promise<string> {
+  let text = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of body ?? []) {
+    text += decoder.decode(chunk, { stream: true });
+    // Leaving the loop cancels what is left.
+    if (text.length > maxAnswerChars) break;
+  }
+  return text;
+}
 
 /** Numbers of 64 bits are text in OTLP's JSON. An answer of another form rejects nothing. */
 const answerSchema = z.object({
@@ -62,9 +77,10 @@ const answerSchema = z.object({
 
 function readPartialSuccess(text: string): OtlpOutcome {
   const answer = answerSchema.safeParse(tryParseJson(text)).data?.partialSuccess;
-  const rejected = answer === undefined ? 0 : answer.rejectedSpans + answer.rejectedLogRecords;
-  if (answer === undefined || rejected <= 0) return { problem: undefined };
-  const { errorMessage } = answer;
-  const reason = errorMessage === "" ? "" : `: ${errorMessage.slice(0, maxMessageChars)}`;
+  if (answer === undefined) return { problem: undefined };
+  const rejected = answer.rejectedSpans + answer.rejectedLogRecords;
+  const message = answer.errorMessage.slice(0, maxMessageChars);
+  if (rejected <= 0) return { problem: undefined, ...(message !== "" && { warning: message }) };
+  const reason = message === "" ? "" : `: ${message}`;
   return { problem: `the collector rejected ${rejected}${reason}`, rejected };
 }

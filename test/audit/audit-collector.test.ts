@@ -19,6 +19,7 @@ test("lines arrive in order, also those that the collector refused at first", as
     sync: "always",
     onFailure: (problem) => problems.push(problem),
     onRejected: () => {},
+    onWarning: () => {},
   });
   const at = fromMillis(1_000);
   await Promise.all(["a", "b", "c"].map((line) => sink.append(`{"n":"${line}"}\n`, at, signal)));
@@ -44,6 +45,7 @@ test("a collector that is down is asked once a second for the last lines", async
       failures += 1;
     },
     onRejected: () => {},
+    onWarning: () => {},
   });
   await sink.append("{}\n", fromMillis(0), signal);
   const awaited = createAuditCollector({
@@ -51,6 +53,7 @@ test("a collector that is down is asked once a second for the last lines", async
     sync: "always",
     onFailure: () => {},
     onRejected: () => {},
+    onWarning: () => {},
   });
   const refused = expect(awaited.append("{}\n", fromMillis(0), signal)).rejects.toThrow("takes no lines");
   const closed = Promise.all([sink.close(), awaited.close()]);
@@ -73,6 +76,7 @@ test("lines are refused once too many wait", async () => {
     sync: "1s",
     onFailure: () => {},
     onRejected: () => {},
+    onWarning: () => {},
   });
   const at = fromMillis(0);
   await Promise.all(Array.from({ length: 10_000 }, () => sink.append("{}\n", at, signal)));
@@ -96,6 +100,7 @@ describe("a line that is withdrawn", () => {
       sync: "always",
       onFailure: () => {},
       onRejected: () => {},
+      onWarning: () => {},
     });
     const withdrawing = new AbortController();
     const append = (line: string, until = withdrawing.signal) => sink.append(line, fromMillis(0), until);
@@ -124,6 +129,7 @@ describe("a line that is withdrawn", () => {
       sync: "always",
       onFailure: () => {},
       onRejected: () => {},
+      onWarning: () => {},
     });
     const withdrawing = new AbortController();
     const sent = sink.append("sent", fromMillis(0), withdrawing.signal);
@@ -148,6 +154,7 @@ test.each(["always", "1s"] as const)(
       sync,
       onFailure: () => {},
       onRejected: (...lines) => rejected.push(lines),
+      onWarning: () => {},
     });
     const appended = ["a", "b", "c"].map((line) => sink.append(line, fromMillis(0), signal));
     const errors = (await Promise.allSettled(appended)).map((one) =>
@@ -166,3 +173,22 @@ test.each(["always", "1s"] as const)(
     await collector.close();
   },
 );
+
+test("what a collector says of lines that it takes is told once", async () => {
+  const collector = await openScriptedSource((response) =>
+    sendJson(response, { partialSuccess: { rejectedLogRecords: "0", errorMessage: "use gzip" } }),
+  );
+  const told: string[] = [];
+  const sink = createAuditCollector({
+    otlp: { url: collector.url, headers: {} },
+    sync: "always",
+    onFailure: (problem) => told.push(problem),
+    onRejected: (_, problem) => told.push(problem),
+    onWarning: (warning) => told.push(warning),
+  });
+  for (const line of ["a", "b"]) await sink.append(line, fromMillis(0), signal);
+  await sink.close();
+  expect(told).toEqual(["use gzip"]);
+  expect(collector.requests).toHaveLength(2);
+  await collector.close();
+});

@@ -76,6 +76,36 @@ describe.concurrent("an exporter", () => {
     await collector.close();
   });
 
+  test("says once what its collector warns of", async ({ expect }) => {
+    const collector = await openScriptedSource((response) =>
+      sendJson(response, { partialSuccess: { errorMessage: "use gzip" } }),
+    );
+    const { exporter, counts, end, logged } = open(collector.url);
+    for (let n = 0; n < 600; n += 1) end();
+    await exporter.close(50_000);
+    expect(counts).toEqual({ sent: 600, dropped: 0 });
+    expect(collector.requests).toHaveLength(2);
+    expect(logged).toEqual(["the collector of traces warns"]);
+    await collector.close();
+  });
+
+  test("reads no more than the start of an answer without an end", async ({ expect }) => {
+    const collector = await openScriptedSource((response) => {
+      response.writeHead(200, { "content-type": "application/json" });
+      const write = (): void => {
+        while (!response.destroyed && response.write("x".repeat(4_096))) if (response.destroyed) return;
+      };
+      response.on("drain", write);
+      write();
+    });
+    const { exporter, counts, end } = open(collector.url);
+    end();
+    await exporter.close(50_000);
+    expect(counts).toEqual({ sent: 1, dropped: 0 });
+    await expect.poll(() => collector.left, { timeout: 50_000 }).toBe(1);
+    await collector.close();
+  });
+
   test("sends spans at its end that were added while a batch was under way and failed", async ({
     expect,
   }) => {

@@ -122,7 +122,9 @@ async function openSink(
   if (otlp !== undefined) {
     const onFailure: AuditCollectorOptions["onFailure"] = (reason) =>
       telemetry.log({ level: "warn", message: "the audit log cannot be sent", reason });
-    return { sink: createAuditCollector({ otlp, sync, onFailure, onRejected }) };
+    const onWarning: AuditCollectorOptions["onWarning"] = (reason) =>
+      telemetry.log({ level: "warn", message: "the collector of the audit log warns", reason });
+    return { sink: createAuditCollector({ otlp, sync, onFailure, onRejected, onWarning }) };
   }
   const file = await openAuditFile(path, config).catch((error: unknown) => {
     throw toConfigError(config, error);

@@ -1,6 +1,7 @@
 // The listing of traces: one row for each site and trace, chosen from all its candidates in the range. The range is read in
 // windows, so that a page costs about what it shows; batches never split rows that are tied in the order.
 
+import { sortInSteps, takeSteps } from "../../core/async/turns.ts";
 import { Refused } from "../../core/errors.ts";
 import { compare, type ErrorOccurrence, type TraceSummary } from "../../core/rows.ts";
 import { floorToMilli, type Instant } from "../../core/time.ts";
@@ -27,9 +28,9 @@ export async function* listSummaries(
   const pushdown = derivePushdown(query.filter);
   const traceIds = await findNamedTraceIds(reader, query, signal);
   for await (const candidates of readInOrder(reader, { ...query, pushdown, traceIds }, signal)) {
-    const sorted = candidates
-      .filter(({ row }) => isBeyond(query, row))
-      .sort((a, b) => compareRows(query, toOrderedRow(a), toOrderedRow(b)));
+    const beyond = candidates.filter(({ row }) => isBeyond(query, row));
+    const sorting = sortInSteps(beyond, (a, b) => compareRows(query, toOrderedRow(a), toOrderedRow(b)));
+    const sorted = await takeSteps(sorting, signal);
     for (const batch of cutBetweenTies(sorted, query)) {
       const traceIds = listTraceIds(batch.map(({ row }) => row));
       const withNpo = query.byError
@@ -72,7 +73,7 @@ function toOccurrence({ digest, name, message, stacktrace }: SpanException): Err
 
 type Ordering = Pick<ListingQuery, "by" | "order">;
 
-/** Orders rows by time or duration, then site and trace id. */
+/** Orders rows by time or duration, then by site, trace id and digest of the error. `desc` reverses all of these. */
 export function compareRows(
   { by, order }: Ordering,
   a: Pick<TraceSummary, "time" | "duration" | "site_id" | "trace_id" | "exception">,

@@ -1,7 +1,6 @@
 // Calls: pairs of a caller, such as a client span, and the request that it made, which the called service reports. All callers of a
 // range are read, then the requests of the range if they are not too many for that, and what else the callers have called is looked
-// up. Then each request is matched with its callers: its parent, what it links to, and the caller that has its own id, where both
-// sides of a call share one. Work over many spans takes turns with other requests.
+// up. Then each request is matched with its callers. Work over many spans takes turns with other requests.
 
 import { takeTurns } from "../core/async/turns.ts";
 import { isNonEmpty, requireFirst } from "../core/collections.ts";
@@ -9,26 +8,26 @@ import type { Attributes, Span } from "../core/rows.ts";
 import type { TimeRange } from "../core/time.ts";
 import type { EdgesQuery } from "../store/span-analytics.ts";
 import type { Budget, SpanId, SpanReader, SpanSource, SpanSources } from "../store/spans.ts";
+import {
+  type Call,
+  type CallSpans,
+  indexAnsweredCallers,
+  isSameCaller,
+  matchMadeCalls,
+  matchReceivedCalls,
+} from "./call-matching.ts";
 import { createBudgetShare, measureSpan, suppressShareSpent, trackBudget } from "./spans/read-budget.ts";
-import { compareDocuments, formatSpanIdentity, isSameSpan } from "./spans/repeated-spans.ts";
-import { isCalleeSide, isRequest } from "./spans/requests.ts";
+import { isSameSpan } from "./spans/repeated-spans.ts";
+import { isRequest } from "./spans/requests.ts";
 import { isInSelection } from "./spans/selection.ts";
 import {
   addToIndex,
   createSpanIndex,
-  findIndexedSpans,
   hasSame,
   type IsSame,
   listSameIds,
   type SpanIndex,
 } from "./spans/span-index.ts";
-
-/** A caller and one request that it made, or a caller whose callee has no visible spans. Neither has attributes or events. */
-export interface Call {
-  readonly caller: Span;
-  readonly callee?: Span;
-  readonly isLinked: boolean;
-}
 
 export interface Calls {
   /** By the site. */
@@ -47,7 +46,7 @@ export async function findCalls(reader: SpanReader, query: EdgesQuery, signal: A
   const { site } = sources[0];
   const { budget, spent } = trackBudget(query.budget);
   const all = listAllSources(query);
-  const spans: CallSpans = {
+  const spans: ReadSpans = {
     site,
     callers: { own: createSpanIndex(), others: createSpanIndex() },
     entries: { own: createSpanIndex(), others: createSpanIndex() },
@@ -81,14 +80,9 @@ export function listAllSources({ sources, partners }: EdgesQuery): SpanSources {
 
 // ---- Reading --------------------------------------------------------------------------------------------------
 
-interface CallSpans {
+/** What has been read so far. */
+interface ReadSpans extends CallSpans {
   readonly site: string;
-  /** Those that end in the range. */
-  readonly callers: SpansByOwner;
-  /** Requests at any time, of which only those that a caller has called matter. */
-  readonly entries: SpansByOwner;
-  /** Callers below others, which end outside of the range, of any site. */
-  readonly outerCallers: SpanIndex;
   /** Counts the memory of a span that is kept here. */
   readonly hold: (span: Span) => void;
 }
@@ -96,18 +90,8 @@ interface CallSpans {
 /** What a span takes in an index and among the calls. */
 const bytesPerPlace = 100;
 
-/** Spans of the site itself, and of its partners. The document of an entry may be in both, that of a caller is not. */
-interface SpansByOwner {
-  readonly own: SpanIndex;
-  readonly others: SpanIndex;
-}
-
 /** Where more entries than this come to a caller, looking up the callers' ids costs less than reading the entries. */
 const maxEntriesPerCaller = 3;
-
-/** Whether two documents are of one caller. Those with other ends or parents are not, since they may lie in other ranges. */
-const isSameCaller: IsSame = (a, b) =>
-  isSameSpan(a, b) && a.end === b.end && a.parent_span_id === b.parent_span_id;
 
 /** Whether two documents of one request name the same callers. */
 const namesSameCallers: IsSame = (a, b) =>
@@ -125,7 +109,7 @@ function hasSameLinks({ links }: Span, other: Span): boolean {
 
 /** Returns how many spans were read. */
 async function addCallers(
-  { site, callers, hold }: CallSpans,
+  { site, callers, hold }: ReadSpans,
   batches: AsyncIterable<readonly Span[]>,
 ): Promise<number> {
   let read = 0;
@@ -141,7 +125,7 @@ async function addCallers(
 
 /** Adds requests, and callers below others. */
 async function addCallees(
-  { site, entries, outerCallers, hold }: CallSpans,
+  { site, entries, outerCallers, hold }: ReadSpans,
   batches: AsyncIterable<readonly Span[]>,
 ): Promise<void> {
   for await (const batch of batches) {
@@ -201,7 +185,7 @@ function omitDetails(span: Span): Span {
 
 interface CalleeLookup {
   readonly reader: SpanReader;
-  readonly spans: CallSpans;
+  readonly spans: ReadSpans;
   readonly budget: Budget;
   /** The range whose entries are all read already; undefined where they were too many. */
   readonly readRange: TimeRange | undefined;
@@ -255,119 +239,4 @@ async function* listSpanIds(index: SpanIndex, signal: AbortSignal): AsyncGenerat
     ids = [];
   }
   if (ids.length > 0) yield ids;
-}
-
-// ---- Matching -------------------------------------------------------------------------------------------------
-
-/** The site's own calls. A caller without a visible request is a call too. */
-async function matchMadeCalls(spans: CallSpans, signal: AbortSignal): Promise<readonly Call[]> {
-  const { callers, entries } = spans;
-  const calls: Call[] = [];
-  const answered = new Set<Span>();
-  for await (const chunk of takeTurns(listDocuments(entries), signal)) {
-    for (const documents of chunk) {
-      for (const call of matchDocuments(spans, callers.own, documents)) {
-        calls.push(call);
-        answered.add(call.caller);
-      }
-    }
-  }
-  for await (const chunk of takeTurns(callers.own.groups.values(), signal)) {
-    for (const own of chunk) {
-      for (const caller of own) if (!answered.has(caller)) calls.push({ caller, isLinked: false });
-    }
-  }
-  return calls;
-}
-
-/** The calls of partners that the site has received. */
-async function matchReceivedCalls(spans: CallSpans, signal: AbortSignal): Promise<readonly Required<Call>[]> {
-  const calls: Required<Call>[] = [];
-  const { callers, entries } = spans;
-  if (callers.others.groups.size === 0) return calls;
-  for await (const chunk of takeTurns(listSameIds(entries.own), signal)) {
-    for (const own of chunk) calls.push(...matchDocuments(spans, callers.others, sortDocuments(own)));
-  }
-  return calls;
-}
-
-/** The partners' callers that have called the site. */
-async function indexAnsweredCallers(spans: CallSpans, signal: AbortSignal): Promise<SpanIndex> {
-  const answered = createSpanIndex();
-  for (const { caller } of await matchReceivedCalls(spans, signal)) {
-    addToIndex(answered, caller, isSameCaller);
-  }
-  return answered;
-}
-
-/** The documents of each span id of a trace: those of the site itself first. */
-function* listDocuments({ own, others }: SpansByOwner): Generator<readonly Span[]> {
-  for (const documents of listSameIds(own)) {
-    const other = findIndexedSpans(others, requireFirst(documents));
-    yield other.length === 0
-      ? sortDocuments(documents)
-      : [...sortDocuments(documents), ...sortDocuments(other)];
-  }
-  for (const documents of listSameIds(others)) {
-    if (findIndexedSpans(own, requireFirst(documents)).length === 0) yield sortDocuments(documents);
-  }
-}
-
-function sortDocuments(documents: readonly Span[]): readonly Span[] {
-  return documents.length === 1 ? documents : documents.toSorted(compareDocuments);
-}
-
-/** The calls of requests with one span id: of several documents of one request, the first that names a caller counts. */
-function matchDocuments(
-  spans: CallSpans,
-  callers: SpanIndex,
-  documents: readonly Span[],
-): readonly Required<Call>[] {
-  if (documents.length === 1) return matchCallee(spans, callers, requireFirst(documents));
-  const callersByRequest = new Map<string, Set<Span>>();
-  return documents.flatMap((callee) => {
-    const request = formatSpanIdentity(callee);
-    const known = callersByRequest.get(request) ?? new Set();
-    callersByRequest.set(request, known);
-    const calls = matchCallee(spans, callers, callee).filter(({ caller }) => !known.has(caller));
-    for (const { caller } of calls) known.add(caller);
-    return calls;
-  });
-}
-
-/** Each caller that the callee is the other side of, names as its parent or links to, once. */
-function matchCallee(spans: CallSpans, callers: SpanIndex, callee: Span): readonly Required<Call>[] {
-  const linked = callee.links.flatMap((link) => findIndexedSpans(callers, link));
-  const parents = findCallingParents(spans, callers, callee);
-  if (linked.length === 0) return parents.map((caller) => ({ caller, callee, isLinked: false }));
-  return [...new Set([...parents, ...linked])].map((caller) => {
-    return { caller, callee, isLinked: linked.includes(caller) };
-  });
-}
-
-/** The callers with the callee's own id, which is their other side, and those that it names as its parent. */
-function findCallingParents(spans: CallSpans, callers: SpanIndex, callee: Span): readonly Span[] {
-  const { trace_id, parent_span_id: span_id } = callee;
-  const sameId = isCalleeSide(callee) ? findIndexedSpans(callers, callee) : [];
-  if (span_id === undefined) return sameId;
-  const parents = findIndexedSpans(callers, { trace_id, span_id });
-  if (parents.length === 0 || isBelowOtherCallee(spans, callee) || isBelowOtherCaller(spans, callee)) {
-    return sameId;
-  }
-  return sameId.length === 0 ? parents : [...new Set([...sameId, ...parents])];
-}
-
-/** Where both sides of a call share an id, spans that name it as their parent are below the called side. */
-function isBelowOtherCallee({ entries: { own, others } }: CallSpans, callee: Span): boolean {
-  const { trace_id, parent_span_id: span_id } = callee;
-  if (span_id === undefined) return false;
-  return [own, others].some((index) => findIndexedSpans(index, { trace_id, span_id }).some(isCalleeSide));
-}
-
-/** Where both sides of a call share an id, what they name as their parent has not called the called side. */
-function isBelowOtherCaller({ callers, outerCallers }: CallSpans, callee: Span): boolean {
-  if (!isCalleeSide(callee)) return false;
-  return [callers.own, callers.others, outerCallers].some((index) =>
-    findIndexedSpans(index, callee).some((caller) => caller.parent_span_id === callee.parent_span_id),
-  );
 }

@@ -13,17 +13,22 @@ export const clusterMatch: ForcedLabels = { cluster: "demo" };
 const nodeNames = ["demo-node-1", "demo-node-2", "demo-node-3"] as const;
 const gibibyte = 2 ** 30;
 
+interface WorkloadSize {
+  /** Used on average. */
+  readonly cores: number;
+  /** GiB used on average. */
+  readonly memory: number;
+  readonly hostNetwork?: true;
+}
+
 /** A workload whose pods have fixed places, each taken by one pod after the other. */
-interface Workload {
+interface Workload extends WorkloadSize {
   readonly namespace: string;
   readonly name: string;
   readonly kind: "StatefulSet" | "ReplicaSet" | "DaemonSet";
   readonly replicas: number;
   /** How long a pod lives; all pods of a ReplicaSet end together, as in a roll-out. */
   readonly turn: Millis;
-  readonly cores: number;
-  readonly memory: number;
-  readonly hostNetwork?: true;
   readonly condition?: (age: Millis, ordinal: number) => PodCondition;
 }
 /** What is not as it should be. */
@@ -80,7 +85,7 @@ const job = {
   memory: 0.3,
   cores: 0.8,
   kept: 3,
-  failing: 5,
+  failsEvery: 5,
 };
 
 /** The cluster at a moment, or undefined where the forced labels exclude it. */
@@ -140,14 +145,14 @@ function formatPodName(
 
 function* generateJobPods(seed: number, time: Millis): Generator<ObservedPod> {
   const latest = Math.floor(time / job.every);
-  const failed = latest - 1 - ((latest - 1) % job.failing);
+  const failed = latest - 1 - ((latest - 1) % job.failsEvery);
   const kept = Array.from({ length: job.kept }, (_, age) => latest - age);
   for (const run of new Set([failed, ...kept.reverse()])) {
     const random = createRandom(`${seed} ${job.name} ${run}`);
     const start = run * job.every;
     const name = `${job.name}-${start / minute}`;
     const end = start + (60 + Math.floor(random() * 60)) * 1_000;
-    const fails = run % job.failing === 0;
+    const fails = run % job.failsEvery === 0;
     const over = time >= end;
     const container: Container = {
       name: job.name,
@@ -184,13 +189,6 @@ type Figures = Pick<
   | `network_${"rx" | "tx"}_bytes`
   | "process_count"
 >;
-interface WorkloadSize {
-  /** Used on average. */
-  readonly cores: number;
-  /** GiB used on average. */
-  readonly memory: number;
-  readonly hostNetwork?: true;
-}
 
 /** All zero without a size, as nothing is measured. Where nothing runs for a while, counters stay. */
 function computeFigures(
@@ -222,6 +220,9 @@ function computeFigures(
   };
 }
 
+/** As the condition `Ready` of a node says. */
+const nodePhases = { ready: 2, notReady: 4 } as const;
+
 function observeNode(
   seed: number,
   name: string,
@@ -231,19 +232,19 @@ function observeNode(
   const random = createRandom(`${seed} ${name}`);
   const shift = Math.floor(random() * 40 * day);
   const boot = Math.floor((time + shift) / (40 * day)) * 40 * day - shift;
-  const phase = random() * 2 * Math.PI;
+  const wavePhase = random() * 2 * Math.PI;
   const own = pods.filter(({ node_name }) => node_name === name);
   const sum = (figure: (pod: ObservedPod) => number): number =>
     own.reduce((total, pod) => total + figure(pod), 0);
-  const done = sumWave(boot, time, phase);
-  const ever = sumWave(0, time, phase);
-  const used = Math.floor((20 + 10 * computeWave(time, phase)) * gibibyte);
+  const done = sumWave(boot, time, wavePhase);
+  const ever = sumWave(0, time, wavePhase);
+  const used = Math.floor((20 + 10 * computeWave(time, wavePhase)) * gibibyte);
   const inodes = 6_553_600;
-  const inodesUsed = Math.floor(400_000 + 50_000 * computeWave(time, phase));
+  const inodesUsed = Math.floor(400_000 + 50_000 * computeWave(time, wavePhase));
   return {
     node_name: name,
     cpu_usage_nano_cores:
-      Math.floor(1.5e8 * computeWave(time, phase)) + sum((pod) => pod.cpu_usage_nano_cores),
+      Math.floor(1.5e8 * computeWave(time, wavePhase)) + sum((pod) => pod.cpu_usage_nano_cores),
     memory_rss_bytes: gibibyte + sum((pod) => pod.memory_rss_bytes),
     memory_usage_bytes: 2 * gibibyte + sum((pod) => pod.memory_usage_bytes),
     memory_working_set_bytes: 1.5 * gibibyte + sum((pod) => pod.memory_working_set_bytes),
@@ -258,7 +259,8 @@ function observeNode(
     network_rx_bytes: Math.floor(900_000 * ever),
     network_tx_bytes: Math.floor(700_000 * ever),
     // The third is out of order for eight minutes of every two hours.
-    phase: name === nodeNames[2] && time % (2 * hour) >= 112 * minute ? 4 : 2,
+    phase:
+      name === nodeNames[2] && time % (2 * hour) >= 112 * minute ? nodePhases.notReady : nodePhases.ready,
   };
 }
 

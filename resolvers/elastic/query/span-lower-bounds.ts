@@ -39,7 +39,11 @@ import {
   listAttributePlaces,
 } from "./span-field-queries.ts";
 import { buildTimeBetweenQuery, durationBuckets, durationUnitsPerMilli } from "./span-times.ts";
-import { buildCertainParentReferenceQuery, zeroIds } from "./span-upper-bounds.ts";
+import {
+  buildCertainParentReferenceQuery,
+  buildPossibleParentReferenceQuery,
+  zeroIds,
+} from "./span-upper-bounds.ts";
 
 type GroupContext = Pick<PlacedForm<SpanForm>, "group" | "listsIgnored">;
 
@@ -144,7 +148,10 @@ export function buildCertainFormQuery({ group, form }: PlacedForm<SpanForm | Eve
   );
 }
 
-/** Documents whose time at the field certainly lies in the range. Bounds are rounded inwards: an index may hold milliseconds. */
+/**
+ * Documents whose time at the field certainly lies from `from` to `to`, both inclusive; rounded inwards to whole milliseconds,
+ * since an index may hold no more.
+ */
 function buildCertainTimeQuery(
   { group, listsIgnored }: GroupContext,
   time: TimeRule,
@@ -217,39 +224,53 @@ export function findDurationColumn({
 }
 
 /** Documents whose span certainly ends in the range, with a duration that the index can sum. */
-export function buildCertainEndTimeQuery(placed: PlacedForm<SpanForm>, { from, to }: TimeRange): Query {
-  const { form } = placed;
+export function buildCertainEndTimeQuery(placed: PlacedForm<SpanForm>, range: TimeRange): Query {
+  const { start, end, duration } = placed.form;
   const length = findDurationColumn(placed);
-  if (length === undefined || form.duration === undefined) return matchNone;
-  const perMilli = durationUnitsPerMilli[form.duration.unit];
-  const longest = requireLast(durationBuckets) * perMilli;
-  if (form.end !== undefined) {
-    const ends = combineCertainTimes(placed, form.end, (end) => buildCertainTimeQuery(placed, end, from, to));
-    return allOf([ends, length.certain, { range: { [length.field]: { gte: 0, lt: longest } } }]);
-  }
-  const shift = (instant: bigint, millis: number) => (instant - BigInt(millis) * nanosPerMilli) as Instant;
-  const buildLengthQuery = (least: number, most: number): Query => ({
+  if (length === undefined || duration === undefined) return matchNone;
+  const perMilli = durationUnitsPerMilli[duration.unit];
+  const buildLengthQuery: BuildLengthQuery = (least, most) => ({
     range: { [length.field]: { gte: least * perMilli, lt: most * perMilli } },
   });
-  const short = findShortDuration({ from, to });
-  const buildEndsByStart = (start: TimeRule): Query => {
-    const buildStartQuery = (since: Instant, until: Instant) =>
-      buildCertainTimeQuery(placed, start, since, until);
-    const byBucket = durationBuckets.map((most, at) => {
-      const least = at === 0 ? 0 : requireAt(durationBuckets, at - 1);
-      const [since, until] = [shift(from, least), shift(to, most + 1)];
-      if (most > short) return allOf([buildLengthQuery(least, most), buildStartQuery(since, until)]);
-      // `middle` has the other starts. Its bounds and these overlap, because all are rounded inwards.
-      const nearBounds = anyOf([
-        buildStartQuery(since, shift(from, -1)),
-        buildStartQuery(shift(to, short + 2), until),
-      ]);
-      return allOf([buildLengthQuery(least, most), nearBounds]);
-    });
-    const middle = allOf([buildLengthQuery(0, short), buildStartQuery(from, shift(to, short + 1))]);
-    return anyOf(short === 0 ? byBucket : [middle, ...byBucket]);
-  };
-  return allOf([length.certain, combineCertainTimes(placed, form.start, buildEndsByStart)]);
+  if (end !== undefined) {
+    const { from, to } = range;
+    const ends = combineCertainTimes(placed, end, (time) => buildCertainTimeQuery(placed, time, from, to));
+    return allOf([ends, length.certain, buildLengthQuery(0, requireLast(durationBuckets))]);
+  }
+  const ends = combineCertainTimes(placed, start, (time) =>
+    buildEndsByStartAndDuration(placed, time, range, buildLengthQuery),
+  );
+  return allOf([length.certain, ends]);
+}
+
+/** Documents whose duration is from `least` to below `most`, milliseconds. */
+type BuildLengthQuery = (least: number, most: number) => Query;
+
+/** By the start, for each bucket of durations one range in which all spans of that bucket end in the range. */
+function buildEndsByStartAndDuration(
+  placed: PlacedForm<SpanForm>,
+  start: TimeRule,
+  { from, to }: TimeRange,
+  buildLengthQuery: BuildLengthQuery,
+): Query {
+  const shift = (instant: bigint, millis: number) => (instant - BigInt(millis) * nanosPerMilli) as Instant;
+  const buildStartQuery = (since: Instant, until: Instant) =>
+    buildCertainTimeQuery(placed, start, since, until);
+  const shortBound = findShortDuration({ from, to });
+  const byBucket = durationBuckets.map((most, at) => {
+    const least = at === 0 ? 0 : requireAt(durationBuckets, at - 1);
+    const [since, until] = [shift(from, least), shift(to, most + 1)];
+    if (most > shortBound) return allOf([buildLengthQuery(least, most), buildStartQuery(since, until)]);
+    // `middle` has the other starts. Its bounds and these overlap, because all are rounded inwards.
+    const nearBounds = anyOf([
+      buildStartQuery(since, shift(from, -1)),
+      buildStartQuery(shift(to, shortBound + 2), until),
+    ]);
+    return allOf([buildLengthQuery(least, most), nearBounds]);
+  });
+  if (shortBound === 0) return anyOf(byBucket);
+  const middle = allOf([buildLengthQuery(0, shortBound), buildStartQuery(from, shift(to, shortBound + 1))]);
+  return anyOf([middle, ...byBucket]);
 }
 
 /** A duration is short against a range that is so many times as long. */
@@ -275,15 +296,7 @@ export function buildCertainRootQuery({ group, form, listsIgnored }: PlacedForm<
       isLossy(exact) && !listsIgnored ? matchNone : not(buildExistsQuery({ group, listsIgnored }, name));
     return anyOf([absent, { term: { [name]: "" } }]);
   });
-  return allOf([...withoutParent, not(buildParentReferenceQuery(group, form.parent_reference))]);
-}
-
-/** Documents that may have a reference to a parent. */
-export function buildParentReferenceQuery(group: IndexGroup, rule: SpanForm["parent_reference"]): Query {
-  if (rule === undefined) return matchNone;
-  return findField(group, rule.at)?.type === "nested"
-    ? { nested: { path: rule.at, query: matchAll } }
-    : buildUnmappedQuery(group, rule.at);
+  return allOf([...withoutParent, not(buildPossibleParentReferenceQuery(group, form.parent_reference))]);
 }
 
 /** Documents that certainly have a parent. */

@@ -20,6 +20,7 @@ import {
   buildPairExistsQuery,
   buildPairQuery,
   buildTermsQuery,
+  buildUnmappedQuery,
   findKeywordField,
   listAttributePlaces,
 } from "./span-field-queries.ts";
@@ -193,6 +194,17 @@ function buildRootQuery({ group, form }: PlacedForm<SpanForm>): Query {
       : anyOf([buildMissingQuery(group, name), buildTermsQuery(group, name, zeroIds)]);
   });
   return allOf([...withoutParent, not(buildCertainParentReferenceQuery(group, form.parent_reference))]);
+}
+
+/** Documents that may have a reference to a parent. */
+export function buildPossibleParentReferenceQuery(
+  group: IndexGroup,
+  rule: SpanForm["parent_reference"],
+): Query {
+  if (rule === undefined) return matchNone;
+  return findField(group, rule.at)?.type === "nested"
+    ? { nested: { path: rule.at, query: matchAll } }
+    : buildUnmappedQuery(group, rule.at);
 }
 
 /** Documents that certainly have a reference to a parent, which only a nested list of keywords can show. */

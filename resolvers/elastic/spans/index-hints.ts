@@ -90,12 +90,6 @@ function groupFormsBySortField(
     const rule = by === "duration" ? form.duration : (form.end ?? form.start);
     if (rule === undefined) return undefined;
     for (const [at, time] of listTimes(rule).entries()) {
-      const key = `${time.unit} ${time.field}`;
-      const known = groups.get(key);
-      if (known !== undefined) {
-        known.forms.push(placed);
-        continue;
-      }
       const field = findField(group, time.field);
       // No document has a time where the name is not mapped, but its place may be taken.
       if (field === undefined && listTimes(rule).length > 1) continue;
@@ -103,7 +97,10 @@ function groupFormsBySortField(
       const unless = listTimes(rule)
         .slice(0, at)
         .map((earlier) => earlier.field);
-      groups.set(key, { time, unless, forms: [placed] });
+      const key = JSON.stringify([time.unit, time.field, unless]);
+      const known = groups.get(key);
+      if (known === undefined) groups.set(key, { time, unless, forms: [placed] });
+      else known.forms.push(placed);
     }
   }
   return [...groups.values()];

@@ -11,11 +11,14 @@ import type { PlacedForm } from "../layout/form-placement.ts";
 import type { SpanForm } from "../layout/span-layout.ts";
 import {
   buildCertainCountOneQuery,
-  buildParentReferenceQuery,
   deriveGroupableField,
   deriveGroupableFields,
 } from "../query/span-lower-bounds.ts";
-import { buildIdQuery, buildSelectionQuery } from "../query/span-upper-bounds.ts";
+import {
+  buildIdQuery,
+  buildPossibleParentReferenceQuery,
+  buildSelectionQuery,
+} from "../query/span-upper-bounds.ts";
 import { spendIds } from "./id-listing.ts";
 import { tryHint } from "./index-hints.ts";
 import type { SearchPlan } from "./search-plan.ts";
@@ -129,7 +132,8 @@ function buildCertainParentQuery(placed: PlacedForm<SpanForm>): Query {
   const { field, certain } = deriveGroupableField(placed, requireFirst(form.parent));
   if (form.parent_reference === undefined) return certain;
   const isMissing = not({ exists: { field } });
-  return allOf([certain, not(allOf([isMissing, buildParentReferenceQuery(group, form.parent_reference)]))]);
+  const hasReference = buildPossibleParentReferenceQuery(group, form.parent_reference);
+  return allOf([certain, not(allOf([isMissing, hasReference]))]);
 }
 
 // ---- By the number of all children ----------------------------------------------------------------------------

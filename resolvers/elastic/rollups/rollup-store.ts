@@ -1,7 +1,7 @@
 // Rollups as documents of one index of the user's own. Bodies are stored and not indexed. Documents are read by id, so that what
 // was written last is seen without a refresh; only the listing is a search.
 import { z } from "zod";
-import { BackendError, isRejection } from "../../../src/core/errors.ts";
+import { BackendError } from "../../../src/core/errors.ts";
 import type { ListedDocument, NewDocument, RollupStore, StoredDocument } from "../../../src/store/rollups.ts";
 import { bulkResultSchema, createBulkError } from "../client/bulk-result.ts";
 import type { ElasticClient } from "../client/client.ts";
@@ -233,7 +233,8 @@ async function hasIndex({ client, index }: StoreContext, signal: AbortSignal): P
     return true;
   } catch (error) {
     signal.throwIfAborted();
-    if (isRejection(error)) return false;
+    // Any other refusal is the operator's to read, such as that of a closed index, which exists.
+    if (error instanceof BackendError && error.status === 404) return false;
     throw error;
   }
 }

@@ -19,6 +19,7 @@ import {
   not,
   type Query,
 } from "../client/query-dsl.ts";
+import { type CountedNumbers, listMissing, recentNumbers } from "./missing-numbers.ts";
 
 export interface ShardState extends RecentState {
   /** At least one. */
@@ -63,20 +64,9 @@ export interface ShardComparison {
   readonly isBehind: boolean;
 }
 
-/**
- * A document becomes visible at most so many numbers late: more than a server works on at the same time, and few enough to
- * add up for each request. Their sum is exact in floating point.
- */
-const recentNumbers = 50_000;
-
 /** Few enough for one answer; servers refuse one with more than 65,536. */
 const maxBlocks = 2_500;
 
-/** Missing numbers that are listed for an index. Copies of a busy shard often lack a few dozen, which are still being written. */
-export const maxMissing = 500;
-/** Numbers among which the missing ones are looked for, in one answer, and their ranges: servers limit the clauses of a query. */
-const maxSearchedNumbers = 20_000;
-const maxSearchedRanges = 500;
 /** Indices whose missing numbers are kept: each adds a clause to the comparison with a later state. */
 const maxIndicesWithMissing = 100;
 
@@ -245,7 +235,8 @@ async function describeStates(context: ComparisonContext, counts: CountsSince): 
   const upTo = new Map([...newest].map(([index, number]) => [index, { newest: number }]));
   const found = await searchRecent(context, upTo, blockLength);
   const kept = [...states.values()].filter((state) => state.missing?.length).length;
-  const missing = await listMissing(context, found, maxIndicesWithMissing - kept);
+  const findPresent = (query: Query) => findPresentNumbers(context, query);
+  const missing = await listMissing(found, maxIndicesWithMissing - kept, findPresent);
   for (const index of others) {
     const own = found.get(index);
     if (own === undefined)
@@ -264,7 +255,8 @@ function describeChanges(counts: CountsSince): Omit<ShardComparison, "states"> {
   let hasLater = false;
   for (const [index, { newest, documents }] of changed) {
     if (canOnlyFillGaps(counts, index)) {
-      // No document becomes visible so late.
+      // More documents than before up to the newest known number. They are not among the listed missing ones, so nobody can say
+      // which they are.
       hasLater ||= countKept(counts, index) > documents;
       continue;
     }
@@ -287,11 +279,8 @@ function isSameDocument(one: NewestDocument, other: NewestDocument): boolean {
   return one.newest === other.newest && one.term === other.term && one.id === other.id;
 }
 
-interface RecentDocuments {
+interface RecentDocuments extends CountedNumbers {
   readonly state: Omit<RecentState, "missing">;
-  readonly documents: number;
-  /** How many each block has, by its first number; those without any are left out. */
-  readonly blocks: ReadonlyMap<number, number>;
 }
 
 /** By index, the last documents up to these numbers that are not missing, in blocks of so many. */
@@ -332,73 +321,18 @@ function countBlocks(length: number): object {
   };
 }
 
-/** The missing numbers by index, of at most so many indices that have any. Those of which there are too many are left out. */
-async function listMissing(
+/** Those of the numbers of a query that documents have, by index. */
+async function findPresentNumbers(
   { backend, search }: ComparisonContext,
-  found: ReadonlyMap<string, RecentDocuments>,
-  maxIndices: number,
-): Promise<ReadonlyMap<string, readonly number[]>> {
-  const gaps = chooseGaps(found, maxIndices);
-  const parts = [...gaps].flatMap(([index, own]): readonly Query[] => {
-    const numbers = own.map(({ from, to }) => ({ range: { _seq_no: { gt: from - 1, lte: to } } }));
-    return own.length === 0 ? [] : [allOf([buildIndicesQuery([index]), anyOf(numbers)])];
-  });
-  const present = new Map<string, ReadonlySet<number>>();
-  if (parts.length > 0) {
-    const aggs = buildIndicesAggregation({ recent: countBlocks(1) });
-    for (const { key, recent } of listBuckets(await search({ query: anyOf(parts), aggs }))) {
-      if (recent === undefined) throw new BackendError(backend, "malformed", "an index without its numbers");
-      present.set(key, new Set(recent.buckets.map((one) => one.key)));
-    }
-  }
+  query: Query,
+): Promise<ReadonlyMap<string, ReadonlySet<number>>> {
+  const answer = await search({ query, aggs: buildIndicesAggregation({ recent: countBlocks(1) }) });
   return new Map(
-    [...gaps].map(([index, own]) => {
-      const numbers = own.flatMap(({ from, to }) =>
-        Array.from({ length: to - from + 1 }, (_, at) => from + at),
-      );
-      return [index, numbers.filter((number) => present.get(index)?.has(number) !== true)] as const;
+    listBuckets(answer).map(({ key, recent }) => {
+      if (recent === undefined) throw new BackendError(backend, "malformed", "an index without its numbers");
+      return [key, new Set(recent.buckets.map((one) => one.key))] as const;
     }),
   );
-}
-
-/** The gaps of each index, as far as they are few enough to be searched through together. */
-function chooseGaps(
-  found: ReadonlyMap<string, RecentDocuments>,
-  maxIndices: number,
-): ReadonlyMap<string, readonly NumberRange[]> {
-  const gaps = new Map<string, readonly NumberRange[]>();
-  let [numbers, ranges, indices] = [0, 0, 0];
-  for (const [index, recent] of found) {
-    const own = listGaps(recent);
-    if (own === undefined) continue;
-    const length = own.reduce((sum, { from, to }) => sum + to - from + 1, 0);
-    const isMuch = numbers + length > maxSearchedNumbers || ranges + own.length > maxSearchedRanges;
-    if (own.length > 0 && (isMuch || indices >= maxIndices)) continue;
-    numbers += length;
-    ranges += own.length;
-    if (own.length > 0) indices += 1;
-    gaps.set(index, own);
-  }
-  return gaps;
-}
-
-/** Both inclusive. */
-interface NumberRange {
-  readonly from: number;
-  readonly to: number;
-}
-
-/** The parts of blocks that are not full. Undefined where too many numbers are missing. */
-function listGaps({ state, documents, blocks }: RecentDocuments): readonly NumberRange[] | undefined {
-  const { newest, blockLength } = state;
-  const first = Math.max(0, newest - recentNumbers + 1);
-  if (newest - first + 1 - documents > maxMissing) return undefined;
-  const gaps: NumberRange[] = [];
-  for (let start = first - (first % blockLength); start <= newest; start += blockLength) {
-    const range = { from: Math.max(first, start), to: Math.min(newest, start + blockLength - 1) };
-    if ((blocks.get(start) ?? 0) < range.to - range.from + 1) gaps.push(range);
-  }
-  return gaps;
 }
 
 /**

@@ -87,25 +87,8 @@ export async function openSnapshot(
       else points.push(opened);
     };
     await mapConcurrent(wanted, concurrency, open, signal);
-    const compare = rememberComparisons(backend, client);
-    const select: Snapshot["select"] = async (of, earlier, own) => {
-      const before = earlier && versions.get(earlier);
-      const indices = describePatterns(of);
-      const divided = before && divideState(before, indices);
-      const wanted = points.filter(({ pattern }) => of.patterns.has(pattern));
-      const compareOne = async (point: PointInTime, limited: AbortSignal) => {
-        // A shard with a number that no index of the pattern had before is all new.
-        const states = divided && (divided.kept.get(point.pattern)?.shards.at(point.shard) ?? noStates);
-        return { point, ...(await compare(point, states, limited)) };
-      };
-      const compared = await mapConcurrent(wanted, concurrency, compareOne, own);
-      const now = describeState(indices, compared);
-      return {
-        version: createVersion(now, client.view),
-        added: divided && describeAdded(divided, now, compared),
-        isBehind: compared.some((one) => one.isBehind),
-      };
-    };
+    const context = { client, points, compareOnce: rememberComparisons(backend, client) };
+    const select: Snapshot["select"] = (...selection) => selectPatterns(context, ...selection);
     const all = await select({ patterns, isRead }, since, signal);
     return { points, ...all, select, close: () => closePointsInTime(client, points) };
   } catch (error) {
@@ -113,6 +96,37 @@ export async function openSnapshot(
     if (isRefusedBySource(error) || isAbovePointLimit(error)) return undefined;
     throw error;
   }
+}
+
+interface SelectionContext {
+  readonly client: ElasticClient;
+  readonly points: readonly PointInTime[];
+  readonly compareOnce: ReturnType<typeof rememberComparisons>;
+}
+
+/** `Snapshot.select`. */
+async function selectPatterns(
+  { client, points, compareOnce }: SelectionContext,
+  of: SnapshotSources,
+  since: SnapshotVersion | undefined,
+  signal: AbortSignal,
+): ReturnType<Snapshot["select"]> {
+  const before = since && versions.get(since);
+  const indices = describePatterns(of);
+  const divided = before && divideState(before, indices);
+  const compareOne = async (point: PointInTime, own: AbortSignal) => {
+    // A shard with a number that no index of the pattern had before is all new.
+    const states = divided && (divided.kept.get(point.pattern)?.shards.at(point.shard) ?? noStates);
+    return { point, ...(await compareOnce(point, states, own)) };
+  };
+  const wanted = points.filter(({ pattern }) => of.patterns.has(pattern));
+  const compared = await mapConcurrent(wanted, concurrency, compareOne, signal);
+  const now = describeState(indices, compared);
+  return {
+    version: createVersion(now, client.view),
+    added: divided && describeAdded(divided, now, compared),
+    isBehind: compared.some((one) => one.isBehind),
+  };
 }
 
 /** OpenSearch refuses points in time above `search.max_open_pit_context` with 429; any other 429 is a momentary overload. */

@@ -1,9 +1,9 @@
-// The state of an index pattern's documents at one moment, for which a version of a snapshot stands, and its text. The text is kept
-// with figures beyond the process, so that a later snapshot can tell what has changed since. It is input like any other when it
-// comes back: what does not fit the schema is no version.
+// Prints the state of a snapshot as text and parses it. The text is kept with figures, so that a later process can tell what has
+// changed. It is input like any other when it comes back: what does not fit the schema is no version.
 import { z } from "zod";
 import { tryParseJson } from "../../../src/core/json/parse-json.ts";
-import { maxMissing, type ShardState, type ShardStates } from "./shard-states.ts";
+import { maxMissing } from "./missing-numbers.ts";
+import type { ShardState, ShardStates } from "./shard-states.ts";
 
 /** What the snapshot showed, by pattern. */
 export type SnapshotState = ReadonlyMap<string, PatternState>;

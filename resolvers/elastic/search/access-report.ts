@@ -64,11 +64,12 @@ const privilegesForm = z.object({
   ),
 });
 
-/** Reports the restrictions that Elasticsearch shows to the user himself. */
+/** Reports the restrictions that Elasticsearch shows to the user. */
 async function reportHiddenData(client: ElasticClient, signal: AbortSignal): Promise<readonly string[]> {
   if (!client.hasCredentials || !(await client.detectProduct(signal)).showsRestrictions) return [];
   const request = { method: "GET", path: "/_security/user/_privileges" } as const;
   const response = await client.sendJson(request, signal).catch(suppressUnlessTimeout);
+  if (response === undefined) return [];
   const { indices = [] } = privilegesForm.safeParse(response).data ?? {};
   return indices.flatMap(({ names = [], field_security, query }) => {
     const kept = [
@@ -80,8 +81,8 @@ async function reportHiddenData(client: ElasticClient, signal: AbortSignal): Pro
   });
 }
 
-function suppressUnlessTimeout(error: unknown): readonly string[] {
-  if (error instanceof BackendError && error.failure !== "timeout") return [];
+function suppressUnlessTimeout(error: unknown): undefined {
+  if (error instanceof BackendError && error.failure !== "timeout") return;
   throw error;
 }
 

@@ -181,6 +181,7 @@ async function fetchMetadata(
   const remaining = cache.getRemainingTTL(pattern);
   // The cache reads its clock now and then, so that a new copy may seem to live longer than it was given.
   const forceRefresh = maxAge === 0 || remaining <= freshFor - maxAge;
+  // A hit is a fresh copy. One that is served stale causes a request as a missing one does.
   io.recordCacheLookup("mappings", !forceRefresh && remaining > 0);
   const metadata = await awaitShared(
     cache.fetch(pattern, { forceRefresh, allowStale: !forceRefresh }),

@@ -1,7 +1,6 @@
 // Responses whose documents are all going to be parsed. They are parsed in chunks while they are consumed: parsing all of a
 // response at once would block other requests, and the documents would live so long that garbage collection costs as much.
 
-import { z } from "zod";
 import { runSteps, type Steps, takeSteps, yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { closeBracket, openBracket, quote } from "../../../src/core/json/json-bytes.ts";
 import { parseExactIntegers } from "../../../src/core/json/lossless-json.ts";
@@ -58,7 +57,8 @@ export function findLastSortValues(bytes: Buffer): readonly unknown[] | undefine
   const end = bytes.indexOf("]", begin);
   if (begin < sortKey.length - 1 || end < 0) return undefined;
   try {
-    return z.array(z.unknown()).parse(JSON.parse(bytes.toString("utf8", begin, end + 1)));
+    const values: unknown = JSON.parse(bytes.toString("utf8", begin, end + 1));
+    return Array.isArray(values) ? values : undefined;
   } catch {
     return undefined;
   }

@@ -9,16 +9,18 @@ export interface SeenSpans {
   readonly firstById: Map<string, Span>;
   /** By `formatSpanIdentity`: the first document of each further span with a known id. */
   readonly others: Map<string, Span>;
-  /** Keys of documents, and digests of those that repeat a span. */
+  /** Keys of documents. */
   readonly keys: Set<string>;
+  /** Digests of the documents that repeat a span. */
+  readonly digests: Set<string>;
 }
 
 export function createSeenSpans(): SeenSpans {
-  return { firstById: new Map(), others: new Map(), keys: new Set() };
+  return { firstById: new Map(), others: new Map(), keys: new Set(), digests: new Set() };
 }
 
-/** Adds a key. Returns whether it was new. */
-export function addIfNew({ keys }: SeenSpans, key: string): boolean {
+/** Adds a key to one of the sets. Returns whether it was new. */
+export function addIfNew(keys: Set<string>, key: string): boolean {
   if (keys.has(key)) return false;
   keys.add(key);
   return true;
@@ -29,7 +31,7 @@ export function addIfNew({ keys }: SeenSpans, key: string): boolean {
  * since which of them counts must not depend on which is read first.
  */
 export function addSpanIfNew(seen: SeenSpans, span: Span): boolean {
-  const { firstById, others } = seen;
+  const { firstById, others, digests } = seen;
   const first = firstById.get(span.span_id);
   if (first === undefined) {
     firstById.set(span.span_id, span);
@@ -41,8 +43,8 @@ export function addSpanIfNew(seen: SeenSpans, span: Span): boolean {
     others.set(identity, span);
     return true;
   }
-  addIfNew(seen, digestDocument(known));
-  return addIfNew(seen, digestDocument(span));
+  addIfNew(digests, digestDocument(known));
+  return addIfNew(digests, digestDocument(span));
 }
 
 function digestDocument(span: Span): string {

@@ -84,7 +84,7 @@ function decodeSpans(
   for (const { index, id, document, form } of batch) {
     const span = decodeSpan(document, form, source);
     if (span === undefined || !accepts(span)) continue;
-    if (byDocument ? addIfNew(seen, `${index}/${id}`) : addSpanIfNew(seen, span)) spans.push(span);
+    if (byDocument ? addIfNew(seen.keys, `${index}/${id}`) : addSpanIfNew(seen, span)) spans.push(span);
   }
   return spans;
 }

@@ -415,6 +415,30 @@ describe("index hints", () => {
   });
 });
 
+test("a split point is unknown where one of the indices cannot sort by the time", async () => {
+  const { mappings: own } = mapped.parse(definition);
+  const [[time = "", field] = []] = Object.entries(own.properties).filter(([one]) => one === "startTime");
+  const properties = { ...own.properties, [time]: Object.assign({}, field, { doc_values: false }) };
+  const unsorted = { ...definition, mappings: { ...own, properties }, settings };
+  const sorted = { ...hit(1), sort: [1_000] };
+  const find = async (indices: object) => {
+    const _shards = { total: Object.keys(indices).length, failed: 0 };
+    const url = await serve(
+      (response, _, body) =>
+        sendJson(response, answer(body.includes('"sort"') ? [sorted] : [], 1, { _shards })),
+      (response) => sendJson(response, indices),
+    );
+    return using(url, (store) => {
+      const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+      const shared = { sources: [source()] as const, budget: createBudget(100), range };
+      const query = { ...shared, select: "entries", by: "time", order: "asc", nth: 1 } as const;
+      return Promise.resolve(store.findSplitPoint?.(query, AbortSignal.timeout(60_000)));
+    });
+  };
+  expect(await find(mappings)).toBe(1_000_000n);
+  expect(await find({ ...mappings, [`${name}-2`]: unsorted })).toBeUndefined();
+});
+
 test("every search carries the tenant filter and refuses partial results", async () => {
   const url = await serve((response) => sendJson(response, answer([])));
   await using(url, async (store) => {

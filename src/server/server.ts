@@ -12,7 +12,7 @@ import type { AuditLog } from "../audit/audit-log.ts";
 import type { CompressionConfig, TlsConfig } from "../config/edge-settings.ts";
 import type { Limits } from "../config/limits.ts";
 import type { Address } from "../config/schema.ts";
-import { runWithOwnTurns } from "../core/async/turns.ts";
+import { runInUnownedTurns } from "../core/async/turns.ts";
 import type { LimitUse } from "../core/errors.ts";
 import type { Instant, Millis } from "../core/time.ts";
 import type { UnifiedSchema } from "../graphql/mesh.ts";
@@ -295,7 +295,7 @@ function receiveRequest(state: ServerState, request: IncomingMessage, response: 
     const { traceparent, tracestate } = request.headers;
     const { startSpan, telemetry } = state.options;
     const span = startSpan?.(readSingleHeader(traceparent), readSingleHeader(tracestate));
-    runWithOwnTurns(() => runInSpan(span, () => respond(state, request, response))).catch(
+    runInUnownedTurns(() => runInSpan(span, () => respond(state, request, response))).catch(
       (error: unknown) => {
         telemetry.log({ level: "error", message: "request handler", err: error });
         response.destroy();
@@ -329,7 +329,7 @@ async function respond(state: ServerState, req: IncomingMessage, res: ServerResp
 function fetchAnswer(state: ServerState, url: string, init: RequestInit): Promise<Response> {
   const headers = new Headers(init.headers);
   const span = state.options.startSpan?.(headers.get("traceparent"), headers.get("tracestate"));
-  return runWithOwnTurns(() => runInSpan(span, () => fetchInSpan(state, url, init)));
+  return runInUnownedTurns(() => runInSpan(span, () => fetchInSpan(state, url, init)));
 }
 
 async function fetchInSpan(

@@ -1,5 +1,5 @@
 // The folder of published visuals. A wrong file is logged once and not published; the others are.
-import { runWithOwnTurns } from "../core/async/turns.ts";
+import { runInUnownedTurns } from "../core/async/turns.ts";
 import { type Issue, LimitReached } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 import { watchFolder } from "../files/watched-folder.ts";
@@ -67,7 +67,7 @@ function createAnswerCache(deadline: () => Millis, cacheFor: Millis): PublishedV
     const known = shared.get(visual);
     if (known !== undefined) return known;
     const late = AbortSignal.timeout(deadline());
-    const answer = runWithOwnTurns(() => compute(late)).catch((error: unknown) => {
+    const answer = runInUnownedTurns(() => compute(late)).catch((error: unknown) => {
       const message = "the deadline of a shared answer has passed";
       throw late.aborted ? new LimitReached("deadline", "timeout", message) : error;
     });

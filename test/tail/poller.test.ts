@@ -5,7 +5,7 @@ import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { createHeldBytes, createHeldLedger } from "#src/core/async/held-bytes.ts";
-import { runWithOwnTurns, type Steps, takeSteps } from "#src/core/async/turns.ts";
+import { runInUnownedTurns, type Steps, takeSteps } from "#src/core/async/turns.ts";
 import { Refused } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
@@ -79,7 +79,7 @@ test("lines are delivered in turns of their own, however much is done for nobody
   }
   await countTurns(async () => {
     const others = Array.from({ length: 30 }, () =>
-      runWithOwnTurns(() => takeSteps(workForNobody(), over.signal)),
+      runInUnownedTurns(() => takeSteps(workForNobody(), over.signal)),
     );
     let polls = 0;
     const poller = createPollerOf({

@@ -4,7 +4,7 @@
 
 import { LRUCache } from "lru-cache";
 import { awaitShared } from "../../../src/core/async/concurrency.ts";
-import { runWithOwnTurns } from "../../../src/core/async/turns.ts";
+import { runInUnownedTurns } from "../../../src/core/async/turns.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { CustomLayouts, IO } from "../../../src/store/backend.ts";
@@ -140,7 +140,9 @@ async function load(state: CacheState, pattern: string): Promise<IndexMetadata> 
   const { backend, client, acceptedShards, indices, responses } = state;
   // No caller's signal, since others wait for the same response. The client's own deadline bounds it.
   const { signal } = new AbortController();
-  const loaded = await runWithOwnTurns(() => loadIndexMetadata(backend, client, pattern, responses, signal));
+  const loaded = await runInUnownedTurns(() =>
+    loadIndexMetadata(backend, client, pattern, responses, signal),
+  );
   const metadata = loaded.opaque ? await confirmOpaque(state, pattern, loaded, signal) : loaded;
   if (metadata.opaque) return metadata;
   // An accepted shard count holds for the same indices only.

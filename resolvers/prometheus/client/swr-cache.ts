@@ -4,7 +4,7 @@
 
 import { LRUCache } from "lru-cache";
 import { awaitShared } from "../../../src/core/async/concurrency.ts";
-import { runWithOwnTurns } from "../../../src/core/async/turns.ts";
+import { runInUnownedTurns } from "../../../src/core/async/turns.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/backend.ts";
 
@@ -73,7 +73,7 @@ function openCache<V>(
       const at = performance.now();
       try {
         // Others wait for it too.
-        return { value: await runWithOwnTurns(() => load(key)), at };
+        return { value: await runInUnownedTurns(() => load(key)), at };
       } catch (error) {
         failures.set(key, { error });
         throw error;

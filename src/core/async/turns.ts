@@ -25,7 +25,7 @@ const used = new Map<Account, Millis>();
 let leastUsed: Millis = 0;
 
 /** Runs the work, and all asynchronous work that it begins, in the turns of nobody until `nameTurnOwner` is called in it. */
-export function runWithOwnTurns<T>(work: () => T): T {
+export function runInUnownedTurns<T>(work: () => T): T {
   return owners.run({ account: undefined }, work);
 }
 

@@ -3,7 +3,7 @@
 
 import * as z from "zod";
 import {
-  runWithOwnTurns,
+  runInUnownedTurns,
   sortInSteps,
   takeSteps,
   takeTurns,
@@ -166,7 +166,7 @@ const tables = new WeakMap<readonly string[], Promise<readonly RowBatch[]>>();
 /** Printed once for all who ask, as the answer itself. */
 async function* printTable(visual: Visual, computed: Promise<readonly string[]>): AsyncGenerator<RowBatch> {
   const answer = await computed;
-  const table = tables.get(answer) ?? runWithOwnTurns(() => computeTable(visual, answer));
+  const table = tables.get(answer) ?? runInUnownedTurns(() => computeTable(visual, answer));
   tables.set(answer, table);
   yield* await table;
 }

@@ -1,6 +1,6 @@
 // What a rollup store has, for requests: the manifests of groups, and the figures of segments.
 import { awaitShared } from "../../core/async/concurrency.ts";
-import { runWithOwnTurns, yieldToEventLoop } from "../../core/async/turns.ts";
+import { runInUnownedTurns, yieldToEventLoop } from "../../core/async/turns.ts";
 import { type BackendError, FiguresUnfinished } from "../../core/errors.ts";
 import {
   day,
@@ -113,7 +113,7 @@ async function findManifest(
     return awaitShared(last.found, signal);
   // Not the first caller's signal: others may wait for the same answer. The store's own deadline bounds it.
   const { signal: shared } = new AbortController();
-  const found = runWithOwnTurns(() => readManifest(store, group, last?.found, shared));
+  const found = runInUnownedTurns(() => readManifest(store, group, last?.found, shared));
   const entry: KnownManifest = { readAt: now(), found, segments: 0 };
   known.delete(group);
   known.set(group, entry);

@@ -3,8 +3,8 @@ import fc from "fast-check";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
   nameTurnOwner,
+  runInUnownedTurns,
   runSteps,
-  runWithOwnTurns,
   type Steps,
   sortInSteps,
   takeSteps,
@@ -35,7 +35,7 @@ function* workInSteps(count: number, millis: number, onStep?: () => void): Steps
 }
 
 function workFor(account: string, steps: Steps<void>, signal?: AbortSignal): Promise<void> {
-  return runWithOwnTurns(async () => {
+  return runInUnownedTurns(async () => {
     // As a request that has been read, and whose token is then looked up.
     await nextIteration();
     nameTurnOwner(account);
@@ -84,7 +84,7 @@ test("an account whose turns are short has more of them", async () => {
   const long = Array.from({ length: 4 }, () => workFor("b", workInSteps(10_000, 4), stop.signal));
   let own = 0;
   const short = Array.from({ length: 10 }, () =>
-    runWithOwnTurns(async () => {
+    runInUnownedTurns(async () => {
       await nextIteration();
       nameTurnOwner("a");
       // A piece of a large answer, and then a turn for others.
@@ -104,7 +104,7 @@ test("an account whose turns are short has more of them", async () => {
 });
 
 test("of tasks that ask at the same moment one goes on in a young turn", async () => {
-  const longest = await runWithOwnTurns(async () => {
+  const longest = await runInUnownedTurns(async () => {
     let isDone = false;
     const stalls: number[] = [];
     const watch = async () => {

@@ -88,15 +88,16 @@ function toClientSettings(
   io: IO,
   own: CustomLayouts<LogLayout, SpanLayout> | undefined,
 ): ClientSettings {
-  const { auth, tls } = config;
+  const { auth, headers } = config;
+  const tls = readTls(config.tls, io);
   return {
     ...guardDefaults,
     nodes: typeof config.url === "string" ? [config.url] : config.url,
     auth: openLogin(name, auth, io),
-    tls: readTls(tls, io),
-    headers: config.headers,
+    tls,
+    headers,
     timeout: config.timeout,
     maxResponseBytes: config.answer_bytes,
-    view: describeView(config, own),
+    view: describeView({ auth, headers, certificate: tls?.cert }, own),
   };
 }

@@ -21,7 +21,7 @@ interface SnapshotTools {
   readonly joinReaders: (readers: ReadonlyMap<string, SpanReader>) => SpanReader;
 }
 
-type State = Pick<SpanSnapshot, "version" | "added" | "isBehind">;
+type State = Pick<SpanSnapshot, "version" | "added" | "behindOrigins">;
 type Versions = ReadonlyMap<string, SnapshotVersion>;
 
 /** By backend. */
@@ -93,8 +93,10 @@ function joinStates(states: ReadonlyMap<string, State>, since: SnapshotVersion |
   const version = joinVersions(new Map(sorted.map(([backend, state]) => [backend, state.version])));
   const before = since && versionsOf.get(since);
   const isSame = before?.size === states.size && [...states.keys()].every((backend) => before.has(backend));
-  const isBehind = sorted.some(([, state]) => state.isBehind);
-  return { version, added: isSame ? joinAdded(sorted) : undefined, isBehind };
+  const behind = sorted.flatMap(([backend, { behindOrigins }]) =>
+    [...behindOrigins].map((origin) => formatOrigin(backend, origin)),
+  );
+  return { version, added: isSame ? joinAdded(sorted) : undefined, behindOrigins: new Set(behind) };
 }
 
 function joinVersions(versions: Versions): SnapshotVersion {

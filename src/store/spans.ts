@@ -263,15 +263,16 @@ export interface SpanSnapshot {
    */
   readonly added: AddedSpans | undefined;
   /**
-   * Whether documents of the earlier one are missing: they are deleted, or this snapshot is of copies that do not show them yet.
+   * Origins of which documents of the earlier one are missing: they are deleted, or this snapshot is of copies that do not show
+   * them yet.
    */
-  readonly isBehind: boolean;
+  readonly behindOrigins: ReadonlySet<string>;
   /** What the snapshot is for some of its sources, compared with an earlier version of these. Errors as `SpanReader.scan`. */
   readonly select: (
     sources: SpanSources,
     since: SnapshotVersion | undefined,
     signal: AbortSignal,
-  ) => Promise<Pick<SpanSnapshot, "version" | "added" | "isBehind">>;
+  ) => Promise<Pick<SpanSnapshot, "version" | "added" | "behindOrigins">>;
   /** Frees the snapshot at the source without waiting. */
   readonly close: () => void;
 }

@@ -71,9 +71,9 @@ describe("what was added", () => {
     const stores = openTwo();
     const { version } = await openSnapshot(stores.reader);
     stores[name].remove(0);
-    const { added, isBehind } = await openSnapshot(stores.reader, version);
+    const { added, behindOrigins } = await openSnapshot(stores.reader, version);
     expect(added?.changedOrigins).toEqual(new Set([JSON.stringify([name, "spans-0"])]));
-    expect(isBehind).toBe(true);
+    expect(behindOrigins).toEqual(new Set([JSON.stringify([name, "spans-0"])]));
   });
 
   test("is unknown since a version of other backends, or of none", async () => {

@@ -60,8 +60,8 @@ export interface ShardComparison {
   readonly changed: ReadonlySet<string>;
   /** By index, which documents have not come since. Other indices are new. */
   readonly known: ReadonlyMap<string, KnownNumbers>;
-  /** Whether documents of the earlier states are missing. */
-  readonly isBehind: boolean;
+  /** The indices of the earlier states of which documents are missing. */
+  readonly behind: ReadonlySet<string>;
 }
 
 /** Few enough for one answer; servers refuse one with more than 65,536. */
@@ -267,7 +267,9 @@ function describeChanges(counts: CountsSince): Omit<ShardComparison, "states"> {
     added: isComplete && !hasLater ? added : undefined,
     changed: new Set(changed.map(([index]) => index)),
     known,
-    isBehind: changed.some(([index, before]) => countKept(counts, index) < before.documents),
+    behind: new Set(
+      changed.flatMap(([index, { documents }]) => (countKept(counts, index) < documents ? [index] : [])),
+    ),
   };
 }
 

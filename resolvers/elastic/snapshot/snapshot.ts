@@ -24,14 +24,14 @@ export interface Snapshot {
   readonly version: SnapshotVersion;
   /** What the snapshot has beyond the earlier one; undefined where nobody knows. */
   readonly added: AddedDocuments | undefined;
-  /** As `SpanSnapshot.isBehind`. */
-  readonly isBehind: boolean;
+  /** As `SpanSnapshot.behindOrigins`. */
+  readonly behindIndices: ReadonlySet<string>;
   /** The same of some of its patterns, since an earlier version of these. @throws {BackendError} */
   readonly select: (
     of: SnapshotSources,
     since: SnapshotVersion | undefined,
     signal: AbortSignal,
-  ) => Promise<Pick<Snapshot, "version" | "added" | "isBehind">>;
+  ) => Promise<Pick<Snapshot, "version" | "added" | "behindIndices">>;
   readonly close: () => void;
 }
 
@@ -125,7 +125,7 @@ async function selectPatterns(
   return {
     version: createVersion(now, client.view),
     added: divided && describeAdded(divided, now, compared),
-    isBehind: compared.some((one) => one.isBehind),
+    behindIndices: new Set(compared.flatMap(({ behind }) => [...behind])),
   };
 }
 

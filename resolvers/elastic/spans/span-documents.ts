@@ -110,7 +110,7 @@ export interface SpanDocuments {
 }
 
 /** The documents of some sources at one moment. */
-export interface DocumentSnapshot extends Pick<Snapshot, "version" | "isBehind" | "close"> {
+export interface DocumentSnapshot extends Pick<Snapshot, "version" | "behindIndices" | "close"> {
   /** The documents of the shards with one number each, with the sources that have such shards. `reportIndex` as in a view. */
   readonly listShards: (reportIndex?: SpanView["reportIndex"]) => readonly ShardDocuments[];
   /** Those that an earlier snapshot did not have. Undefined where anything else has changed. */
@@ -120,7 +120,7 @@ export interface DocumentSnapshot extends Pick<Snapshot, "version" | "isBehind" 
     sources: readonly SpanSource[],
     since: SnapshotVersion | undefined,
     signal: AbortSignal,
-  ) => Promise<Pick<DocumentSnapshot, "version" | "added" | "isBehind">>;
+  ) => Promise<Pick<DocumentSnapshot, "version" | "added" | "behindIndices">>;
 }
 
 export interface AddedShards extends Pick<AddedDocuments, "documents" | "changedIndices"> {
@@ -243,7 +243,7 @@ async function openPlannedSnapshot(
       snapshot.close();
       return "behind";
     }
-    const { version, isBehind, close } = snapshot;
+    const { version, behindIndices, close } = snapshot;
     const selectHeld = (of: ReturnType<typeof createViews>) =>
       of.map(({ shard }) => shard).filter((shard) => shard.sources.length > 0);
     const toShards = (
@@ -252,7 +252,7 @@ async function openPlannedSnapshot(
     ): AddedShards | undefined => added && { ...added, shards: selectHeld(createViews(added, wanted)) };
     return {
       version,
-      isBehind,
+      behindIndices,
       close,
       listShards: (reportIndex) =>
         selectHeld(reportIndex === undefined ? views : createViews({ reportIndex })),

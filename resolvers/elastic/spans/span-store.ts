@@ -91,15 +91,23 @@ function createSpanReader(documents: SpanDocuments, view: string): SpanReader {
   };
 }
 
-function createSpanSnapshot({ listShards, added, select, ...rest }: DocumentSnapshot): SpanSnapshot {
+function createSpanSnapshot({
+  listShards,
+  added,
+  behindIndices,
+  select,
+  ...rest
+}: DocumentSnapshot): SpanSnapshot {
   return {
     reader: createShardReader(listShards()),
     trackOrigins: (report) => createShardReader(listShards(report)),
     ...rest,
     added: added && createAddedSpans(added),
+    behindOrigins: behindIndices,
     select: async (sources, since, signal) => {
-      const found = await select(sources, since, signal);
-      return { ...found, added: found.added && createAddedSpans(found.added) };
+      const { version, ...found } = await select(sources, since, signal);
+      const own = found.added && createAddedSpans(found.added);
+      return { version, added: own, behindOrigins: found.behindIndices };
     },
   };
 }

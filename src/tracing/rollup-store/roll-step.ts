@@ -1,7 +1,14 @@
 // One step of a roller for the groups of some sources: drops the segments that do not hold any more, makes the newest ones that are
 // missing, of one reading of their spans, and merges. The documents of segments come first and the manifest last, under the
 // condition that nobody else has replaced it: so a roller may end at any point, and another may do the same at the same time.
-import { isNonEmpty, type NonEmpty, requireFirst, requireKey, requireLast } from "../../core/collections.ts";
+import {
+  isNonEmpty,
+  type NonEmpty,
+  requireAt,
+  requireFirst,
+  requireKey,
+  requireLast,
+} from "../../core/collections.ts";
 import { Refused } from "../../core/errors.ts";
 import { isLongerThan } from "../../core/json/measure-json.ts";
 import {
@@ -16,9 +23,9 @@ import {
 } from "../../core/time.ts";
 import type { NewDocument, RollupStore } from "../../store/rollups.ts";
 import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
-import { openCaughtUpSnapshot } from "../rollups/caught-up-snapshot.ts";
+import { type KeptVersion, openCaughtUpSnapshot } from "../rollups/caught-up-snapshot.ts";
 import { type Changes, findChanges } from "../rollups/changes.ts";
-import { dropFromCover, type StoredSegment } from "../rollups/stored-cover.ts";
+import { dropFromCover, isCoverMadeOf, type StoredSegment } from "../rollups/stored-cover.ts";
 import { createBudget, createBudgetShare, trackBudget, unlimitedBudget } from "../spans/read-budget.ts";
 import { findDamagedSegments } from "./catalogue.ts";
 import {
@@ -60,8 +67,8 @@ export interface RollContext {
 export interface RollStep {
   /**
    * `unsupported`: the source cannot tell what has changed. `lost`: another instance was faster. `refused`: a piece takes more
-   * documents than a step may read. `idle`: nothing is missing. `behind`: the source lacks documents of which figures were made, or
-   * its copy does not show them yet.
+   * documents than a step may read. `idle`: nothing is missing. `behind`: the source lacks documents of an origin that figures were
+   * made of, or its copy does not show them yet.
    */
   readonly did: "made" | "merged" | "idle" | "refused" | "lost" | "unsupported" | "behind";
   /** Documents that were read; those that were read for several groups are shared among them. */
@@ -111,23 +118,33 @@ export async function rollGroups(
 ): Promise<readonly RollStep[]> {
   const { reader, sources } = groupsToRoll[0].target;
   const found = await readManifestsToReplace(context.store, groupsToRoll, signal);
-  const since = parseSince(reader, requireFirst(found).manifest);
-  const opening = { sources, since, versions: [], pause: context.behindPause };
-  const snapshot = await openCaughtUpSnapshot(reader, opening, signal);
+  const version = parseSince(reader, requireFirst(found).manifest);
+  const needs: KeptVersion["needs"] = (origins) => found.some((one) => mustWait(one, origins));
+  const kept = version === undefined ? [] : [{ version, needs }];
+  const snapshot = await openCaughtUpSnapshot(reader, { sources, kept, pause: context.behindPause }, signal);
   if (snapshot?.version.print === undefined) {
     snapshot?.close();
     return found.map(({ manifest }) => ({ did: "unsupported", documents: 0, manifest }));
   }
   try {
     const changed = await findAllChanges(found, snapshot, signal);
-    if (changed.some((one) => one.changes.isBehind && !one.groupToRoll.mayTakeAsDeleted))
-      return found.map(({ manifest }) => ({ did: "behind", documents: 0, manifest }));
-    const works = await startWorks(context, changed, signal);
-    await makePieces(context, works, { snapshot, sources }, signal);
-    return await finishWorks(context, works, signal);
+    const ready = changed.filter((one) => !mustWait(one, one.changes.behindOrigins));
+    const works = await startWorks(context, ready, signal);
+    if (works.length > 0) await makePieces(context, works, { snapshot, sources }, signal);
+    const taken = await finishWorks(context, works, signal);
+    const steps = new Map(ready.map((one, at) => [one, requireAt(taken, at)] as const));
+    return changed.map((one) => steps.get(one) ?? { did: "behind", documents: 0, manifest: one.manifest });
   } finally {
     snapshot.close();
   }
+}
+
+/** Whether segments are kept that were made of documents which are missing, and may be there again. */
+function mustWait(
+  { groupToRoll: { mayTakeAsDeleted }, manifest }: FoundManifest,
+  behindOrigins: ReadonlySet<string>,
+): boolean {
+  return !mayTakeAsDeleted && isCoverMadeOf(manifest, behindOrigins);
 }
 
 function parseSince(reader: SpanReader, manifest: Manifest): SnapshotVersion | undefined {
@@ -188,8 +205,8 @@ async function startWorks(
 interface SourceChanges {
   /** As of the snapshot. */
   readonly version: string;
-  /** Whether figures are kept of documents that it lacks. */
-  readonly isBehind: boolean;
+  /** As `SpanSnapshot.behindOrigins`. */
+  readonly behindOrigins: ReadonlySet<string>;
   readonly isUnchanged: boolean;
   /** Among the groups' segments. Undefined where nobody knows. */
   readonly found: Changes | undefined;
@@ -204,11 +221,10 @@ async function findSourceChanges(
   const { groupToRoll, manifest } = requireFirst(groups);
   const { reader, sources } = groupToRoll.target;
   const selected = await snapshot.select(sources, parseSince(reader, manifest), signal);
-  const { version, added } = selected;
+  const { version, added, behindOrigins } = selected;
   const isUnchanged = added?.documents === 0 && added.changedOrigins.size === 0;
   const ranges = groups.flatMap(({ manifest: { segments } }) => segments.map(({ range }) => range));
-  const isBehind = selected.isBehind && isNonEmpty(ranges);
-  const changes = { version: version.print?.() ?? "", isUnchanged, isBehind };
+  const changes = { version: version.print?.() ?? "", isUnchanged, behindOrigins };
   if (added === undefined || !isNonEmpty(ranges)) return { ...changes, found: undefined };
   // Where one group is not local, all are treated so. Local ones then drop a few segments too many, made again with the others'.
   const isLocal = groups.every(({ groupToRoll: { target } }) => target.isLocal);

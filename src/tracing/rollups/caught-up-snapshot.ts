@@ -4,12 +4,17 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Millis } from "../../core/time.ts";
 import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
 
+/** An earlier version, and what is kept as of it. */
+export interface KeptVersion {
+  readonly version: SnapshotVersion;
+  /** Whether anything that is kept was made of some of these origins. */
+  readonly needs: (origins: ReadonlySet<string>) => boolean;
+}
+
 interface CaughtUpQuery {
   readonly sources: SpanSources;
-  /** Of the same sources. */
-  readonly since: SnapshotVersion | undefined;
-  /** Others that should be held too. */
-  readonly versions: readonly SnapshotVersion[];
+  /** What should hold; of the same sources. The snapshot is opened as later than the first one. */
+  readonly kept: readonly KeptVersion[];
   /** Before another snapshot is opened. */
   readonly pause: Millis;
 }
@@ -17,19 +22,19 @@ interface CaughtUpQuery {
 const maxAttempts = 3;
 
 /**
- * Opens a snapshot that is not behind any of the versions, or the last one of a few. Undefined and errors as
+ * Opens a snapshot that has the documents of which figures are kept, or the last one of a few. Undefined and errors as
  * `SpanReader.openSnapshot`.
  */
 export async function openCaughtUpSnapshot(
   { openSnapshot }: SpanReader,
-  { sources, since, versions, pause }: CaughtUpQuery,
+  { sources, kept, pause }: CaughtUpQuery,
   signal: AbortSignal,
 ): Promise<SpanSnapshot | undefined> {
   for (let attempt = 1; ; attempt += 1) {
-    const snapshot = await openSnapshot?.(sources, since, signal);
+    const snapshot = await openSnapshot?.(sources, kept[0]?.version, signal);
     if (snapshot === undefined || attempt === maxAttempts) return snapshot;
     try {
-      if (!(await isBehindAny(snapshot, sources, versions, signal))) return snapshot;
+      if (!(await isBehindAny(snapshot, sources, kept, signal))) return snapshot;
     } catch (error) {
       snapshot.close();
       throw error;
@@ -42,12 +47,13 @@ export async function openCaughtUpSnapshot(
 async function isBehindAny(
   snapshot: SpanSnapshot,
   sources: SpanSources,
-  versions: readonly SnapshotVersion[],
+  [first, ...others]: readonly KeptVersion[],
   signal: AbortSignal,
 ): Promise<boolean> {
-  if (snapshot.isBehind) return true;
-  for (const version of versions) {
-    if ((await snapshot.select(sources, version, signal)).isBehind) return true;
+  if (first?.needs(snapshot.behindOrigins) === true) return true;
+  for (const { version, needs } of others) {
+    const { behindOrigins } = await snapshot.select(sources, version, signal);
+    if (needs(behindOrigins)) return true;
   }
   return false;
 }

@@ -2,19 +2,27 @@
 import { BackendError, isTrouble } from "../../core/errors.ts";
 import type { Instant, TimeRange } from "../../core/time.ts";
 import type { SpanSnapshot, SpanSources } from "../../store/spans.ts";
-import { openCaughtUpSnapshot } from "./caught-up-snapshot.ts";
+import { type KeptVersion, openCaughtUpSnapshot } from "./caught-up-snapshot.ts";
 import { findChangesForRequest } from "./changes.ts";
 import type { PieceChoice } from "./choice.ts";
 import type { AnalysisKind, RollupQuery, RollupTask } from "./figures-kind.ts";
 import {
   dropChangedSegments,
   type Group,
+  isGroupMadeOf,
   listKeptRanges,
   type RollupCache,
   setCover,
   setVersion,
 } from "./rollup-cache.ts";
-import { findGaps, type KeptSegments, proveCover, type StoredGroup, selectSegments } from "./stored-cover.ts";
+import {
+  findGaps,
+  isCoverMadeOf,
+  type KeptSegments,
+  proveCover,
+  type StoredGroup,
+  selectSegments,
+} from "./stored-cover.ts";
 
 /** Opens a snapshot that has what the kept figures were made of, if any copy of the source shows it now. */
 export async function openGroupSnapshot<Query extends RollupQuery, Figures, Answer>(
@@ -24,11 +32,13 @@ export async function openGroupSnapshot<Query extends RollupQuery, Figures, Answ
   { found }: StoredLookup,
   signal: AbortSignal,
 ): Promise<SpanSnapshot | undefined> {
-  const stored = found === undefined || found.revision === group.cover?.revision ? undefined : found.version;
   // The proof that an earlier version holds costs less than a version by itself.
-  const opening = { sources, since: group.version ?? stored, pause: cache.behindPause };
-  const versions = stored === undefined || opening.since === stored ? [] : [stored];
-  return openCaughtUpSnapshot(reader, { ...opening, versions }, signal);
+  const kept: KeptVersion[] = [];
+  const { version } = group;
+  if (version !== undefined) kept.push({ version, needs: (origins) => isGroupMadeOf(group, origins) });
+  if (found !== undefined && found.revision !== group.cover?.revision)
+    kept.push({ version: found.version, needs: (origins) => isCoverMadeOf(found, origins) });
+  return openCaughtUpSnapshot(reader, { sources, kept, pause: cache.behindPause }, signal);
 }
 
 function hasKept(group: Group): boolean {

@@ -8,7 +8,13 @@ import type { Changes } from "./changes.ts";
 import { measureText } from "./duration-figures.ts";
 import type { Mutex } from "./mutex.ts";
 import { findSegmentStart, segmentLengths } from "./segments.ts";
-import { dropFromCover, type ProvedCover, type StoredRollups } from "./stored-cover.ts";
+import {
+  dropFromCover,
+  isCoverMadeOf,
+  isMadeOf,
+  type ProvedCover,
+  type StoredRollups,
+} from "./stored-cover.ts";
 
 /** Kept figures; the group that was used last comes last. */
 export interface RollupCache extends RollupSettings {
@@ -195,10 +201,16 @@ function* listChangedSegments(
 ): Generator<Instant> {
   for (const minute of minutes) yield findSegmentStart(minute, length);
   if (changedOrigins.size === 0) return;
-  for (const [segment, { origins }] of segments)
-    if ([...origins].some((origin) => changedOrigins.has(origin))) yield segment;
+  for (const [segment, kept] of segments) if (isMadeOf(kept, changedOrigins)) yield segment;
   // Nobody knows yet where these come from.
   yield* pending.keys();
+}
+
+/** Whether what is kept of a group, or being read, is made of documents of these origins, or may be. */
+export function isGroupMadeOf({ segments, pending, cover }: Group, some: ReadonlySet<string>): boolean {
+  if (some.size === 0) return false;
+  if (pending.size > 0 || (cover !== undefined && isCoverMadeOf(cover, some))) return true;
+  return [...segments.values()].some((kept) => isMadeOf(kept, some));
 }
 
 export function dropSegments(cache: RollupCache, group: Group): void {

@@ -86,6 +86,19 @@ export interface ProvedCover extends KeptSegments {
   readonly revision: string;
 }
 
+/** Whether what was made has documents of one of these origins. */
+export function isMadeOf(
+  { origins }: { readonly origins: Iterable<string> },
+  some: ReadonlySet<string>,
+): boolean {
+  for (const origin of origins) if (some.has(origin)) return true;
+  return false;
+}
+
+export function isCoverMadeOf({ segments, merged }: KeptSegments, some: ReadonlySet<string>): boolean {
+  return some.size > 0 && [...segments, ...merged].some((segment) => isMadeOf(segment, some));
+}
+
 /** Leaves out the segments in which a minute has changed, and those made of documents of a changed origin, such as an index. */
 export function dropFromCover<Cover extends KeptSegments>(
   cover: Cover,
@@ -93,9 +106,10 @@ export function dropFromCover<Cover extends KeptSegments>(
 ): Cover {
   if (minutes.size === 0 && changedOrigins.size === 0) return cover;
   const sorted = [...BigInt64Array.from(minutes).sort()];
-  const isUnchanged = ({ range, origins }: StoredSegment): boolean => {
-    const first = sorted[findLowerBound(sorted, (minute) => minute >= range.from)];
-    return (first === undefined || first > range.to) && !origins.some((origin) => changedOrigins.has(origin));
+  const isUnchanged = (segment: StoredSegment): boolean => {
+    const { from, to } = segment.range;
+    const first = sorted[findLowerBound(sorted, (minute) => minute >= from)];
+    return (first === undefined || first > to) && !isMadeOf(segment, changedOrigins);
   };
   return {
     ...cover,

@@ -46,6 +46,8 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ does: fc.constant("remove" as const), place: fc.nat(50) }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constant("replace" as const), place: fc.nat(50) }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constant("rollOver" as const) }) },
+  // A copy of the shards, until the next change or until it catches up.
+  { weight: 1, arbitrary: fc.record({ does: fc.constantFrom("fallBehind", "catchUp") }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constant("removeIndex" as const), place: fc.nat(50) }) },
   {
     weight: 6,
@@ -55,6 +57,8 @@ const step = fc.oneof(
       steps: fc.integer({ min: 1, max: 4 }),
       /** With the other groups of the same sources. */
       isTogether: fc.boolean(),
+      /** Whether what is missing may be there again. */
+      waits: fc.boolean(),
       /** Calls of the store until the roller is killed. */
       calls: fc.option(fc.nat(6), { nil: undefined, freq: 3 }),
       isAfter: fc.boolean(),
@@ -111,7 +115,9 @@ async function takeStep(rolled: RolledSpans, step: Step): Promise<boolean> {
       spans.replace(step.place, (span) => ({ ...span, service_name: "z", status_code: "ERROR" }));
       return false;
     case "rollOver":
-      spans.rollOver();
+    case "fallBehind":
+    case "catchUp":
+      spans[step.does]();
       return false;
     case "removeIndex":
       spans.removeIndex(step.place);
@@ -126,7 +132,10 @@ async function takeStep(rolled: RolledSpans, step: Step): Promise<boolean> {
       try {
         for (let taken = 0; taken < step.steps; taken += 1) {
           const target = pickTarget(rolled, step.target);
-          await (step.isTogether ? rollWithOthers(context, targets, target) : rollGroup(context, target));
+          const over = { mayTakeAsDeleted: !step.waits };
+          await (step.isTogether
+            ? rollWithOthers(context, targets, target, over)
+            : rollGroup(context, target, over));
         }
         return false;
       } catch (error) {
@@ -183,6 +192,68 @@ describe("a copy of the shards that lacks what was counted", () => {
     await rollAll(rolled);
     await expectAnswersOfReading(rolled, whole, { ofActions: 0, withNpo: 0, ofRevisions: 0 }, 0);
   });
+});
+
+describe("an index that no figures are made of, whose document is written again and again", () => {
+  /** As the names of services beside the spans, or the index of figures itself. */
+  function openBesideNoise() {
+    const spans = createStoredSpans();
+    const { reader, countOpened } = createLateReader(spans);
+    const rolled = openRolledSpans(0, 2_000_000, { ...spans, reader });
+    requestWithNpo.forEach(spans.add);
+    spans.rollOver();
+    spans.add([createSpan({ site_id: "none", span_id: "noise", to: 20 * minute })]);
+    const writeAgain = () => spans.replace(requestWithNpo.length, (span) => ({ ...span, count: 2 }));
+    return { rolled, countOpened, writeAgain };
+  }
+
+  test("is not waited for by a roller, which makes all segments", async () => {
+    const { rolled, countOpened, writeAgain } = openBesideNoise();
+    const target = requireFirst(listRecent(rolled));
+    let steps = 0;
+    let last = "made";
+    for (; steps < 100 && last !== "idle"; steps += 1) {
+      last = (await rollGroup(rolled.context, target, { skipped, mayTakeAsDeleted: false })).did;
+      expect(["made", "merged", "idle"]).toContain(last);
+      writeAgain();
+    }
+    expect(last).toBe("idle");
+    expect(countOpened()).toBe(steps);
+  });
+
+  test("is not waited for by a request", async () => {
+    const { rolled, countOpened, writeAgain } = openBesideNoise();
+    await rollAll(rolled);
+    writeAgain();
+    const before = countOpened();
+    const edges = {
+      sources: [rolled.sources.a] as const,
+      range: { from: at(0), to: at(length - 1e-6) },
+      partners: [],
+      budget: createBudget(0),
+    };
+    await expect(rolled.analytics.siteEdges(edges, signal)).resolves.toBeDefined();
+    expect(countOpened()).toBe(before + 1);
+    expect(rolled.stored).not.toContain(false);
+    await expectAnswersOfReading(rolled, whole, { ofActions: 0, withNpo: 0, ofRevisions: 0 }, 0);
+  });
+});
+
+test("a group that waits for documents does not keep others from being made", async () => {
+  const rolled = openRolledSpans();
+  for (let time = 0; time < length; time += 5 * minute) {
+    const fields = { site_id: "a", trace_id: `t${time}`, from: time, to: time + 10 };
+    rolled.spans.add([createSpan({ ...fields, span_id: "n1", span_kind: "server" })]);
+  }
+  const targets = listRecent(rolled).filter(({ sources }) => sources.length === 1);
+  const first = requireFirst(targets);
+  await rollGroup(rolled.context, first, { skipped });
+  rolled.spans.remove(-1);
+  const steps = await rollWithOthers(rolled.context, targets, first, { skipped, mayTakeAsDeleted: false });
+  const [waiting, ...others] = steps.map(({ did }) => did);
+  expect(waiting).toBe("behind");
+  expect(others.length).toBeGreaterThan(1);
+  expect(new Set(others)).toEqual(new Set(["made"]));
 });
 
 test("a request waits for a copy of the shards that shows what the index has counted", async () => {

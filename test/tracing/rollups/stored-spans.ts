@@ -118,7 +118,7 @@ export function createStoredSpans(
     const compareWith = async (
       since: SnapshotVersion | undefined,
       of: readonly SpanSource[] = sources,
-    ): Promise<Pick<SpanSnapshot, "version" | "added" | "isBehind">> => {
+    ): Promise<Pick<SpanSnapshot, "version" | "added" | "behindOrigins">> => {
       const earlier = since && versions.get(since);
       const [kept, gone] = partitionStates(earlier, indices);
       const compared = await compareShards("stored", client, point, earlier && kept, signal);
@@ -142,7 +142,7 @@ export function createStoredSpans(
           documents === undefined
             ? undefined
             : { documents, changedOrigins: new Set([...gone, ...compared.changed]), read },
-        isBehind: compared.isBehind,
+        behindOrigins: compared.behind,
       };
     };
     // Shards give their documents in other orders than a whole index.

@@ -23,6 +23,7 @@ import type { Backend, BackendInfo, LogEvent } from "../store/backend.ts";
 import { surveyRollups } from "../tracing/rollup-store/survey.ts";
 import { openVisualDirectory } from "../visuals/visual-directory.ts";
 import { openConfigFile } from "./support/config-file.ts";
+import { describeFiguresInPatterns } from "./support/figures-in-patterns.ts";
 import { findMeshProblems } from "./support/graphql-loader.ts";
 import { describeError, openBackend } from "./support/open-backend.ts";
 import { alignColumns, formatCount } from "./support/report-text.ts";
@@ -331,18 +332,21 @@ function describeTokens({ tokens }: Config, now: Instant, notes: CheckReport): v
 }
 
 function describeRollups(
-  { rollups }: Config,
+  config: Config,
   found: Outcome<Kept> | undefined,
   now: Instant,
   notes: CheckReport,
 ): void {
+  const { rollups } = config;
   if (rollups === undefined || found === undefined) return;
   notes.lines.push("", `Figures of spans in ${rollups.backend}, index ${rollups.index}`);
   if ("failure" in found) {
-    notes.problems += 1;
-    notes.lines.push(`  PROBLEM ${found.failure}`);
+    addProblems(notes, [found.failure]);
     return;
   }
+  const limitations = describeFiguresInPatterns(config);
+  notes.limitations += limitations.length;
+  notes.lines.push(...limitations.map((limitation) => `  limitation: ${limitation}`));
   const rows = found.value.map(({ site, groups, reach, bytes }) => {
     const far = reach === undefined ? "do not reach back yet" : `reach back ${printAge(reach, now)}`;
     return [site, formatCount(groups, "group"), `${(bytes / 1e6).toFixed(1)} MB`, far];

@@ -11,8 +11,10 @@ export interface GroupToRoll {
   readonly skipped: readonly TimeRange[];
   /** Whether documents to which the manifest refers may be gone, or may not be readable. */
   readonly isUnverified: boolean;
-  /** Whether documents that the snapshot lacks are taken as deleted: no copy of the source has shown them for a while. */
-  readonly mayTakeAsDeleted: boolean;
+  /** Whether documents of an origin that the snapshot lacks are taken as deleted: no copy has shown them for a while. */
+  readonly mayTakeAsDeleted: (origin: string) => boolean;
+  /** Whether an origin goes on losing documents. */
+  readonly isRestless: (origin: string) => boolean;
 }
 
 export function toManifestDocument({ group, name: { site } }: RollTarget, manifest: Manifest): NewDocument {

@@ -25,7 +25,7 @@ import type { NewDocument, RollupStore } from "../../store/rollups.ts";
 import type { SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../../store/spans.ts";
 import { type KeptVersion, openCaughtUpSnapshot } from "../rollups/caught-up-snapshot.ts";
 import { type Changes, findChanges } from "../rollups/changes.ts";
-import { dropFromCover, isCoverMadeOf, type StoredSegment } from "../rollups/stored-cover.ts";
+import { dropFromCover, type StoredSegment } from "../rollups/stored-cover.ts";
 import { createBudget, createBudgetShare, trackBudget, unlimitedBudget } from "../spans/read-budget.ts";
 import { findDamagedSegments } from "./catalogue.ts";
 import {
@@ -35,6 +35,7 @@ import {
   toManifestDocument,
 } from "./group-manifests.ts";
 import { emptyManifest, type Manifest, printSegment } from "./manifest.ts";
+import { findMissing, type MissingOfGroup } from "./missing-documents.ts";
 import {
   choosePiece,
   findDayToMerge,
@@ -77,6 +78,8 @@ export interface RollStep {
   readonly manifest: Manifest;
   /** The piece that takes too much. */
   readonly refused?: TimeRange | undefined;
+  /** Undefined where nobody knows. */
+  readonly missing?: MissingOfGroup;
 }
 
 /** Spans that come so long after their end are late. */
@@ -90,9 +93,7 @@ const rewriteAfter: Millis = 10 * minute;
 interface Work {
   readonly context: RollContext;
   readonly groupToRoll: GroupToRoll;
-  readonly before: FoundManifest;
-  /** Since the manifest was written. */
-  readonly changes: SourceChanges;
+  readonly before: ChangedManifest;
   /** Documents to be written before the manifest. */
   readonly documents: NewDocument[];
   segments: readonly StoredSegment[];
@@ -119,7 +120,7 @@ export async function rollGroups(
   const { reader, sources } = groupsToRoll[0].target;
   const found = await readManifestsToReplace(context.store, groupsToRoll, signal);
   const version = parseSince(reader, requireFirst(found).manifest);
-  const needs: KeptVersion["needs"] = (origins) => found.some((one) => mustWait(one, origins));
+  const needs: KeptVersion["needs"] = (origins) => found.some((one) => findMissing(one, origins).isWaiting);
   const kept = version === undefined ? [] : [{ version, needs }];
   const snapshot = await openCaughtUpSnapshot(reader, { sources, kept, pause: context.behindPause }, signal);
   if (snapshot?.version.print === undefined) {
@@ -128,23 +129,18 @@ export async function rollGroups(
   }
   try {
     const changed = await findAllChanges(found, snapshot, signal);
-    const ready = changed.filter((one) => !mustWait(one, one.changes.behindOrigins));
+    const ready = changed.filter(({ missing }) => !missing.isWaiting);
     const works = await startWorks(context, ready, signal);
     if (works.length > 0) await makePieces(context, works, { snapshot, sources }, signal);
     const taken = await finishWorks(context, works, signal);
     const steps = new Map(ready.map((one, at) => [one, requireAt(taken, at)] as const));
-    return changed.map((one) => steps.get(one) ?? { did: "behind", documents: 0, manifest: one.manifest });
+    return changed.map((one) => {
+      const { manifest, missing } = one;
+      return { ...(steps.get(one) ?? { did: "behind", documents: 0, manifest }), missing };
+    });
   } finally {
     snapshot.close();
   }
-}
-
-/** Whether segments are kept that were made of documents which are missing, and may be there again. */
-function mustWait(
-  { groupToRoll: { mayTakeAsDeleted }, manifest }: FoundManifest,
-  behindOrigins: ReadonlySet<string>,
-): boolean {
-  return !mayTakeAsDeleted && isCoverMadeOf(manifest, behindOrigins);
 }
 
 function parseSince(reader: SpanReader, manifest: Manifest): SnapshotVersion | undefined {
@@ -154,6 +150,7 @@ function parseSince(reader: SpanReader, manifest: Manifest): SnapshotVersion | u
 interface ChangedManifest extends FoundManifest {
   /** Since the manifest was written. */
   readonly changes: SourceChanges;
+  readonly missing: MissingOfGroup;
 }
 
 async function findAllChanges(
@@ -167,7 +164,10 @@ async function findAllChanges(
   for (const [key, own] of Map.groupBy(found, formatChanges)) {
     known.set(key, await findSourceChanges(own, snapshot, signal));
   }
-  return found.map((one) => ({ ...one, changes: requireKey(known, formatChanges(one)) }));
+  return found.map((one) => {
+    const changes = requireKey(known, formatChanges(one));
+    return { ...one, changes, missing: findMissing(one, changes.behindOrigins) };
+  });
 }
 
 /** Each group with the segments that hold in the snapshot. */
@@ -179,12 +179,12 @@ async function startWorks(
   const works: Work[] = [];
   for (const before of changed) {
     const { segments, merged, unmergeable } = before.manifest;
-    const { groupToRoll, changes } = before;
+    const { changes, missing } = before;
+    const skipped = [...before.groupToRoll.skipped, ...missing.setAside];
     const work: Work = {
       context,
-      groupToRoll,
+      groupToRoll: { ...before.groupToRoll, skipped },
       before,
-      changes,
       documents: [],
       unmergeable: new Set(unmergeable),
       made: 0,
@@ -195,7 +195,7 @@ async function startWorks(
         : dropFromCover({ segments, merged }, changes.found)),
     };
     dropOld(work);
-    if (groupToRoll.isUnverified) await dropMissing(work, signal);
+    if (before.groupToRoll.isUnverified) await dropMissing(work, signal);
     works.push(work);
   }
   return works;
@@ -255,11 +255,11 @@ interface FinishedWork {
 }
 
 async function mergeWork(work: Work, signal: AbortSignal): Promise<FinishedWork> {
-  const { context, before, made, refused, changes } = work;
+  const { context, before, made, refused } = work;
   const isMerged = await mergeNext(work, signal);
   const next: Manifest = {
     at: toMillis(context.now()),
-    version: changes.version,
+    version: before.changes.version,
     segments: work.segments,
     merged: work.merged,
     unmergeable: [...work.segments, ...work.merged]
@@ -267,7 +267,7 @@ async function mergeWork(work: Work, signal: AbortSignal): Promise<FinishedWork>
       .filter((id) => work.unmergeable.has(id)),
   };
   const did = refused !== undefined ? "refused" : made > 0 ? "made" : isMerged ? "merged" : "idle";
-  return { work, did, next, isWorthWriting: isMerged || isWorthWriting(before.manifest, next, work) };
+  return { work, did, next, isWorthWriting: isMerged || isWorthWriting(next, work) };
 }
 
 async function writeManifest(
@@ -291,7 +291,13 @@ export async function announceGroup(
   target: RollTarget,
   signal: AbortSignal,
 ): Promise<void> {
-  const groupToRoll = { target, skipped: [], isUnverified: false, mayTakeAsDeleted: false };
+  const groupToRoll = {
+    target,
+    skipped: [],
+    isUnverified: false,
+    mayTakeAsDeleted: () => false,
+    isRestless: () => false,
+  };
   const [found] = await readManifestsToReplace(store, [groupToRoll], signal);
   if (found?.revision !== undefined) return;
   await store.replace(
@@ -484,7 +490,7 @@ async function mergeNext(work: Work, signal: AbortSignal): Promise<boolean> {
   return true;
 }
 
-function isWorthWriting(before: Manifest, next: Manifest, { changes, made }: Work): boolean {
+function isWorthWriting(next: Manifest, { before: { manifest: before, changes }, made }: Work): boolean {
   const isSame =
     before.segments.length === next.segments.length && before.merged.length === next.merged.length;
   const isUnchanged = changes.isUnchanged && isSame && made === 0;

@@ -3,7 +3,7 @@
 // nothing of that. It ends with its signal at any point, and loses nothing.
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type NonEmpty, requireAt } from "../../core/collections.ts";
+import { type NonEmpty, requireAt, requireKey } from "../../core/collections.ts";
 import { isTrouble } from "../../core/errors.ts";
 import {
   hour,
@@ -20,6 +20,13 @@ import { removeDamaged, takeDamaged } from "./catalogue.ts";
 import type { GroupToRoll } from "./group-manifests.ts";
 import { formatLeaseId, holdLease, type Lease, releaseLease } from "./lease.ts";
 import { formatManifestId, type Manifest } from "./manifest.ts";
+import {
+  findRestlessEnd,
+  isRestless,
+  type MissingByOrigin,
+  mayTakeAsDeleted,
+  noteMissing,
+} from "./missing-documents.ts";
 import { announceGroup, type RollContext, type RollStep, rollGroups } from "./roll-step.ts";
 import { groupTargets, type RollTarget, splitTargets } from "./roll-target.ts";
 import { sweepRollups } from "./sweep.ts";
@@ -81,8 +88,6 @@ const stepTimeout: Millis = 10 * minute;
 const refusedLifetime: Millis = hour;
 /** What could not be made together is tried together again after so long. */
 const separateLifetime: Millis = hour;
-/** What no copy of the source has had for so long is deleted: copies refresh in less. */
-const maxBehind: Millis = 2 * minute;
 const releaseTimeout: Millis = 2 * second;
 
 /** What one roller knows. */
@@ -91,7 +96,7 @@ interface RollerState {
   readonly pauses: RollerPauses;
   readonly context: RollContext;
   readonly lease: Lease;
-  /** Pieces that take too much, by group. */
+  /** Pieces that take too much, or that were set aside, by group. */
   readonly refused: Map<string, readonly (TimeRange & { readonly until: Millis })[]>;
   /** Groups whose source cannot tell what has changed; each is said once. */
   readonly unsupported: Set<string>;
@@ -99,8 +104,8 @@ interface RollerState {
   readonly announced: Set<string>;
   /** Groups of which documents may be gone. At first nobody knows. */
   readonly unverified: Set<string>;
-  /** Since when all snapshots have been behind, by group. */
-  readonly behind: Map<string, Millis>;
+  /** Of each group. */
+  readonly missing: ReadonlyMap<string, MissingByOrigin>;
   /** Until when targets are made one by one, by the group of the first: together they could not be made. */
   readonly separate: Map<string, Millis>;
   /** Groups that cannot be made now, although their source answers. */
@@ -122,7 +127,7 @@ export async function runRoller(settings: RollerSettings, signal: AbortSignal): 
     refused: new Map(),
     failing: new Map(),
     separate: new Map(),
-    behind: new Map(),
+    missing: new Map(groups.map((group) => [group, new Map()])),
     unsupported: new Set(),
     announced: new Set(),
     unverified: new Set(groups),
@@ -232,12 +237,16 @@ async function rollTargets(
   const { context, settings } = state;
   const started = performance.now();
   const now = toMillis(context.now());
-  const describeGroup = (target: RollTarget): GroupToRoll => ({
-    target,
-    skipped: listRefused(state, target),
-    isUnverified: state.unverified.has(target.group),
-    mayTakeAsDeleted: (state.behind.get(target.group) ?? now) <= now - maxBehind,
-  });
+  const describeGroup = (target: RollTarget): GroupToRoll => {
+    const missing = requireKey(state.missing, target.group);
+    return {
+      target,
+      skipped: listRefused(state, target),
+      isUnverified: state.unverified.has(target.group),
+      mayTakeAsDeleted: (origin) => mayTakeAsDeleted(missing, origin, now),
+      isRestless: (origin) => isRestless(missing, origin, now),
+    };
+  };
   const [first, ...others] = targets;
   const limited = AbortSignal.any([signal, AbortSignal.timeout(stepTimeout)]);
   const rolling = rollGroups(context, [describeGroup(first), ...others.map(describeGroup)], limited);
@@ -295,18 +304,28 @@ async function withdrawUnsupported(
 function noteStep(state: RollerState, target: RollTarget, step: RollStep, took: Millis): void {
   const { settings, unsupported } = state;
   const { group, kind } = target;
-  if (step.did === "behind")
-    state.behind.set(group, state.behind.get(group) ?? toMillis(state.context.now()));
-  else state.behind.delete(group);
+  noteMissingOf(state, target, step);
   if (step.did !== "lost" && step.did !== "behind") state.unverified.delete(group);
   state.failing.delete(group);
   const { backend, record, log } = settings;
   const { site } = target.name;
   record({ backend, site, kind, group, took, documents: step.documents, manifest: step.manifest });
-  if (step.refused !== undefined) addRefused(state, target, step.refused);
+  if (step.refused !== undefined)
+    addRefused(state, target, [step.refused], toMillis(state.context.now()) + refusedLifetime);
   if (step.did !== "unsupported" || unsupported.has(group)) return;
   unsupported.add(group);
   log({ level: "warn", message: "figures of this site cannot be kept", backend, site, kind });
+}
+
+function noteMissingOf(state: RollerState, target: RollTarget, { missing }: RollStep): void {
+  const known = requireKey(state.missing, target.group);
+  if (missing === undefined) {
+    known.clear();
+    return;
+  }
+  noteMissing(known, missing, toMillis(state.context.now()));
+  if (missing.setAside.length > 0)
+    addRefused(state, target, missing.setAside, findRestlessEnd(known, missing.origins));
 }
 
 function listRefused({ refused, context }: RollerState, { group }: RollTarget): readonly TimeRange[] {
@@ -314,12 +333,15 @@ function listRefused({ refused, context }: RollerState, { group }: RollTarget): 
   return (refused.get(group) ?? []).filter(({ until }) => until > now);
 }
 
-function addRefused({ refused, context }: RollerState, { group }: RollTarget, range: TimeRange): void {
-  const until = toMillis(context.now()) + refusedLifetime;
-  refused.set(group, [
-    ...(refused.get(group) ?? []).filter((one) => one.until > until - refusedLifetime),
-    { ...range, until },
-  ]);
+function addRefused(
+  { refused, context }: RollerState,
+  { group }: RollTarget,
+  ranges: readonly TimeRange[],
+  until: Millis,
+): void {
+  const now = toMillis(context.now());
+  const others = (refused.get(group) ?? []).filter((one) => one.until > now);
+  refused.set(group, [...others, ...ranges.map((range) => ({ ...range, until }))]);
 }
 
 async function sweepInTime(state: RollerState, signal: AbortSignal): Promise<void> {

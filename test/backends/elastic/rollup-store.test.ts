@@ -268,7 +268,8 @@ function testFigures({ shipper, open, copies }: Place): void {
           target,
           skipped: [],
           isUnverified: false,
-          mayTakeAsDeleted: true,
+          mayTakeAsDeleted: () => true,
+          isRestless: () => false,
         }));
         for (let taken = 0; taken < steps && isNonEmpty(orders); taken += 1) {
           const done = await rollGroups(context, orders, signal);

@@ -59,6 +59,8 @@ const step = fc.oneof(
       isTogether: fc.boolean(),
       /** Whether what is missing may be there again. */
       waits: fc.boolean(),
+      /** Whether what is dropped for it is set aside. */
+      isRestless: fc.boolean(),
       /** Calls of the store until the roller is killed. */
       calls: fc.option(fc.nat(6), { nil: undefined, freq: 3 }),
       isAfter: fc.boolean(),
@@ -132,7 +134,7 @@ async function takeStep(rolled: RolledSpans, step: Step): Promise<boolean> {
       try {
         for (let taken = 0; taken < step.steps; taken += 1) {
           const target = pickTarget(rolled, step.target);
-          const over = { mayTakeAsDeleted: !step.waits };
+          const over = { mayTakeAsDeleted: () => !step.waits, isRestless: () => step.isRestless };
           await (step.isTogether
             ? rollWithOthers(context, targets, target, over)
             : rollGroup(context, target, over));
@@ -176,7 +178,7 @@ describe("a copy of the shards that lacks what was counted", () => {
     await rollAll(rolled);
     const [target] = listRecent(rolled);
     if (target === undefined) throw new Error("no target");
-    const order = { skipped, mayTakeAsDeleted: false };
+    const order = { skipped, mayTakeAsDeleted: () => false };
     const { manifest: before } = await rollGroup(rolled.context, target, order);
     rolled.spans.fallBehind();
     const read = vi.spyOn(rolled.inner, "read");
@@ -213,7 +215,7 @@ describe("an index that no figures are made of, whose document is written again 
     let steps = 0;
     let last = "made";
     for (; steps < 100 && last !== "idle"; steps += 1) {
-      last = (await rollGroup(rolled.context, target, { skipped, mayTakeAsDeleted: false })).did;
+      last = (await rollGroup(rolled.context, target, { skipped, mayTakeAsDeleted: () => false })).did;
       expect(["made", "merged", "idle"]).toContain(last);
       writeAgain();
     }
@@ -249,7 +251,10 @@ test("a group that waits for documents does not keep others from being made", as
   const first = requireFirst(targets);
   await rollGroup(rolled.context, first, { skipped });
   rolled.spans.remove(-1);
-  const steps = await rollWithOthers(rolled.context, targets, first, { skipped, mayTakeAsDeleted: false });
+  const steps = await rollWithOthers(rolled.context, targets, first, {
+    skipped,
+    mayTakeAsDeleted: () => false,
+  });
   const [waiting, ...others] = steps.map(({ did }) => did);
   expect(waiting).toBe("behind");
   expect(others.length).toBeGreaterThan(1);

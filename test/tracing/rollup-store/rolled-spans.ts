@@ -171,7 +171,12 @@ function countByRange({ reader, listSpans }: ReturnType<typeof createStoredSpans
 }
 
 /** What a snapshot lacks is deleted: it has been missing for long. */
-const usualOrder = { skipped: [], isUnverified: false, mayTakeAsDeleted: true };
+const usualOrder = {
+  skipped: [],
+  isUnverified: false,
+  mayTakeAsDeleted: () => true,
+  isRestless: () => false,
+};
 
 /** One step of a roller for one group. */
 export async function rollGroup(

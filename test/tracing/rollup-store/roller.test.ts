@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { createMemoryRollups } from "#resolvers/memory/stores/rollup-store.ts";
 import { requireFirst } from "#src/core/collections.ts";
 import { BackendError, FiguresUnfinished } from "#src/core/errors.ts";
-import { hour, minute } from "#src/core/time.ts";
+import { day, hour, minute } from "#src/core/time.ts";
 import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import type { LogEvent } from "#src/store/backend.ts";
 import type { RollupStore } from "#src/store/rollups.ts";
@@ -14,10 +14,10 @@ import { formatManifestId, parseManifest, parseSegmentId } from "#src/tracing/ro
 import { announceGroup } from "#src/tracing/rollup-store/roll-step.ts";
 import { type RollerSettings, runRoller } from "#src/tracing/rollup-store/roller.ts";
 import { createRollupCache } from "#src/tracing/rollups/rollup-cache.ts";
-import type { StoredSegment } from "#src/tracing/rollups/stored-cover.ts";
+import { coversRange, type StoredSegment } from "#src/tracing/rollups/stored-cover.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { at, base, createSpan, signal } from "../span-builder.ts";
-import { length, openRolledSpans, rolledAt, rollGroup } from "./rolled-spans.ts";
+import { expectAnswersOfReading, length, openRolledSpans, rolledAt, rollGroup } from "./rolled-spans.ts";
 
 const range = { from: at(0), to: at(length - 1e-6) };
 
@@ -148,6 +148,45 @@ describe("rollers", () => {
     expect(created).not.toHaveBeenCalled();
     passed = 3 * minute;
     await expectCalls(29);
+  });
+
+  test("come through an index beside one that goes on losing documents", async () => {
+    const site = openRolledSpans();
+    const add = (from: number, span_id: string) =>
+      site.spans.add([
+        createSpan({ site_id: "a", span_id, trace_id: span_id, from, to: from + 9, span_kind: "server" }),
+      ]);
+    for (let n = 0; n < 100; n += 1) add(Math.floor((n * 135 * minute) / 100), `old${n}`);
+    site.spans.rollOver();
+    for (let n = 0; n < 500; n += 1) add(136 * minute + n, `new${n}`);
+    let passed = 0;
+    let isLosing = true;
+    const isRead: boolean[] = [];
+    const target = requireFirst(site.targets.filter(({ sources }) => sources.length === 1));
+    const covers = (segments: readonly StoredSegment[], from: number, to: number): boolean =>
+      coversRange({ segments, merged: [] }, { from: at(from), to: at(to) });
+    const record: RollerSettings["record"] = ({ manifest: { segments } }) => {
+      passed += 5_000;
+      if (isLosing) site.spans.remove(-1);
+      isRead.push(covers(segments, 0, 135 * minute));
+      isLosing &&= !isRead.at(-1);
+    };
+    start(site, site.inner, {
+      now: () => at(rolledAt + passed),
+      record,
+      targets: [{ ...target, retention: day }],
+      limits: { segmentSpans: 4, behindPause: 0 },
+      pauses: { idle: 0, leased: 0, failed: 0, longestFailed: 0, sweep: day },
+    });
+    await vi.waitFor(() => expect(isRead).toContain(true), { timeout: 20_000, interval: 1 });
+    expect(isRead.indexOf(true)).toBeLessThan(150);
+    // What was set aside is made when the index has been quiet.
+    const stored = async () => {
+      const [document] = await site.inner.read([formatManifestId(target.group)], signal);
+      return parseManifest(target.group, document?.body ?? "")?.segments ?? [];
+    };
+    await vi.waitFor(async () => expect(covers(await stored(), 0, length)).toBe(true), { timeout: 20_000 });
+    await expectAnswersOfReading(site, [0, length - 1e-6], { ofActions: 0, withNpo: 0, ofRevisions: 0 });
   });
 
   test("let a request know how far they have come", async () => {

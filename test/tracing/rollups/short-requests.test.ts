@@ -89,7 +89,13 @@ test.each([
       maxMergedBytes: 2_000_000,
       behindPause: 0,
     };
-    const group = { target, skipped: [], isUnverified: false, mayTakeAsDeleted: true };
+    const group = {
+      target,
+      skipped: [],
+      isUnverified: false,
+      mayTakeAsDeleted: () => true,
+      isRestless: () => false,
+    };
     for (let did = ""; did !== "idle"; ) did = (await rollGroups(context, [group], signal))[0]?.did ?? "idle";
   }
   const cache = createRollupCache({

@@ -13,7 +13,7 @@ const packagesOfFiles: Readonly<Record<string, readonly string[]>> = {
   "swagger-ui-dist": ["swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png"],
   oauth4webapi: ["build/index.js"],
   uplot: ["dist/uPlot.esm.js", "dist/uPlot.min.css"],
-  // Whoever adds a source to Mesh imports it too, by the names of its files, and GraphQL refuses to be two.
+  // Handlers of Mesh sources import it too, by the names of its files. `src/graphql/mesh.ts` gives them this one.
   graphql: ["index.js", "**/*.js"],
 };
 

@@ -1,7 +1,9 @@
 // From `.meshrc.yaml` to the schema behind /graphql. Mesh is half of the program's memory and takes a second to load,
 // so nothing here is imported before GraphQL is first asked for, and a file that is wrong breaks GraphQL alone.
+import { createRequire, registerHooks } from "node:module";
 import { dirname, resolve } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
 import type { getMesh } from "@graphql-mesh/runtime";
 import type { defaultImportFn } from "@graphql-mesh/utils";
 import { type GraphQLNamedType, type GraphQLSchema, isScalarType } from "graphql";
@@ -48,6 +50,26 @@ function createModuleImporter(logger: Logger, importOther: typeof defaultImportF
   };
 }
 
+let isGraphqlShared = false;
+
+/**
+ * Has every module that is loaded from now on take our `graphql`. A handler that is installed beside the npm package brings
+ * one of its own, and GraphQL refuses types of another one.
+ */
+function shareGraphql(): void {
+  if (isGraphqlShared) return;
+  isGraphqlShared = true;
+  const ownRequire = createRequire(import.meta.url);
+  registerHooks({
+    resolve(specifier, context, next) {
+      if (!/^graphql(?:\/|$)/.test(specifier) || context.parentURL === import.meta.url)
+        return next(specifier, context);
+      // `next` looks beside a module that calls `require`, whatever parent it is given.
+      return { url: pathToFileURL(ownRequire.resolve(specifier)).href, shortCircuit: true };
+    },
+  });
+}
+
 /** Mesh's modules one after another: each holds up all other requests while it is loaded, and they come in between. */
 async function importMesh() {
   const utils = await import("@graphql-mesh/utils");
@@ -71,6 +93,7 @@ export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unifie
     ...written.sources.filter((source) => !isOwn(source)),
     ...written.sources.filter(isOwn).map((source) => ({ ...source, handler: { [ownHandler]: {} } })),
   ];
+  shareGraphql();
   const mesh = await importMesh();
   const { defaultImportFn, getMesh, InMemoryStoreStorageAdapter, MeshStore, processConfig } = mesh;
   const told: string[] = [];

@@ -5,13 +5,16 @@ import {
   copyFileSync,
   existsSync,
   globSync,
+  mkdirSync,
   mkdtempSync,
   readFileSync,
   rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { createServer } from "node:http";
 import { createRequire, isBuiltin } from "node:module";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -217,6 +220,64 @@ test.each([
   expect([await ended, told.out + told.err]).toEqual([code, expect.stringContaining(said)]);
   rmSync(place, { recursive: true });
 });
+
+test("joins a source whose handler is installed beside it, with a GraphQL of its own", async () => {
+  const handlers = join(folder, "node_modules/@graphql-mesh");
+  mkdirSync(handlers);
+  symlinkSync(join(process.cwd(), "node_modules/@graphql-mesh/openapi"), join(handlers, "openapi"));
+  const service = createServer((request, response) =>
+    response
+      .setHeader("content-type", "application/json")
+      .end(JSON.stringify(request.url === "/openapi.json" ? duty : { person: `Ana, of ${request.url}` })),
+  );
+  await new Promise<void>((resolve) => service.listen(0, "127.0.0.1", resolve));
+  const url = `http://127.0.0.1:${(service.address() as AddressInfo).port}`;
+  const guide = readFileSync("docs/how-to/join-your-graphql-source.md", "utf8");
+  const [, meshrc = ""] = /```yaml meshrc\n([^`]+)/.exec(guide) ?? [];
+  writeFileSync(
+    join(folder, "meshrc.yaml"),
+    meshrc.replace('"https://duty.internal/openapi.json"', `"${url}/openapi.json", endpoint: "${url}"`),
+  );
+  const user = `{ user: ana, sha256: ${createHash("sha256").update("t").digest("hex")}, sites: "*" }`;
+  writeFileSync(
+    join(folder, "readout.yaml"),
+    `listen: 127.0.0.1:0\nmesh: meshrc.yaml${unreachable.replace("[]", `[${user}]`)}`,
+  );
+  const { listening, child, ended } = start(join(folder, "node_modules/.bin/readout"), ["serve"], {
+    cwd: folder,
+  });
+  const answer = await fetch(`${await listening}/graphql`, {
+    method: "POST",
+    headers: { authorization: "Bearer t", "content-type": "application/json" },
+    body: JSON.stringify({ query: "{ sites { on_call { person } } }" }),
+  });
+  expect(await answer.json()).toEqual({
+    data: { sites: [{ on_call: { person: "Ana, of /on-call/shop" } }] },
+  });
+  child.kill("SIGTERM");
+  await ended;
+  service.close();
+});
+
+const duty = {
+  openapi: "3.0.0",
+  info: { title: "Duty", version: "1" },
+  paths: {
+    "/on-call/{site}": {
+      get: {
+        operationId: "onCall",
+        parameters: [{ name: "site", in: "path", required: true, schema: { type: "string" } }],
+        responses: {
+          200: { description: "OK", content: { "application/json": { schema: describePerson() } } },
+        },
+      },
+    },
+  },
+};
+
+function describePerson() {
+  return { title: "Duty", type: "object", properties: { person: { type: "string" } } };
+}
 
 const unreachable = `
 tokens: []

@@ -1,10 +1,11 @@
 // The program as it is started from the files of the npm package.
-import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Script } from "node:vm";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { buildPackage } from "../../release/package.ts";
-import { endAll, start } from "../support/process.ts";
+import { endAll, program, start } from "../support/process.ts";
 
 let folder: string;
 beforeAll(async () => {
@@ -35,6 +36,25 @@ test("serves the demo, with its thread, its layouts, its pages and GraphQL", asy
   expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   expect(await answers[3]?.json()).toEqual({ data: { __typename: "Query" } });
   expect(told.err).toBe("");
+});
+
+test("starts Node again with the flags that it is started without, in the same process", async () => {
+  const flags = program.slice(0, -1);
+  const args = [join(folder, "src/readout.js"), "demo", "--port", "0"];
+  for (const given of [[], flags, ["--max-semi-space-size=64"]]) {
+    const { child, listening } = start(process.execPath, [...given, ...args]);
+    await listening;
+    const [, ...words] = readFileSync(`/proc/${child.pid}/cmdline`, "utf8").slice(0, -1).split("\0");
+    expect(words).toEqual([...flags, ...given.filter((flag) => !flags.includes(flag)), ...args]);
+    child.kill("SIGKILL");
+  }
+});
+
+test("is found by an `env` that hands no flags on, and read by Node 12", () => {
+  const text = readFileSync(join(folder, "src/readout.js"), "utf8");
+  expect(text.split("\n", 1)).toEqual(["#!/usr/bin/env node"]);
+  // A script, as opposed to a module, has no `await` at its top either.
+  expect(() => new Script(text)).not.toThrow();
 });
 
 test("says which Node it needs on an older one, and ends with 2", async () => {

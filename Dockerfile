@@ -38,5 +38,5 @@ EXPOSE 8080
 # The configuration must listen on 0.0.0.0:8080; another port, and `admin.listen`, need another health check.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
   CMD ["node", "-e", "fetch('http://127.0.0.1:8080/livez').then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
-ENTRYPOINT ["node", "--max-semi-space-size=12", "--v8-pool-size=2", "/app/src/readout.js"]
+ENTRYPOINT ["node", "--max-semi-space-size=12", "--v8-pool-size=2", "--disable-warning=ExperimentalWarning", "/app/src/readout.js"]
 CMD ["serve", "--config", "/etc/readout/readout.yaml"]

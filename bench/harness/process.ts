@@ -43,6 +43,7 @@ interface Start {
 export const program = [
   "--max-semi-space-size=12",
   "--v8-pool-size=2",
+  "--disable-warning=ExperimentalWarning",
   join(import.meta.dirname, "..", "..", "src", "readout.js"),
 ] as const;
 

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 export const program = [
   "--max-semi-space-size=12",
   "--v8-pool-size=2",
+  "--disable-warning=ExperimentalWarning",
   fileURLToPath(new URL("../../src/readout.js", import.meta.url)),
 ] as const;
 const children: ChildProcess[] = [];

@@ -1,11 +1,11 @@
 // The dependencies of a release in some 70 files instead of 4,500: npm writes each file of a package up to four times. Each
 // package that the program imports keeps its name below `node_modules`, and its code is bundled with all that it imports.
 // What several of them import is in one place, `dependencies`, so that there is one of each.
-import { copyFileSync, existsSync, globSync, mkdirSync, readdirSync, rmSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { existsSync, globSync, readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { type LogLevel, type OutputChunk, type RolldownLog, rolldown } from "rolldown";
 import { type LockedPackage, listProductionPackages } from "./dependencies.ts";
-import { readText, root, writeText } from "./program.ts";
+import { copyFile, readText, root, writeText } from "./program.ts";
 
 /** Packages whose files are read by name, by a browser or by other packages, and which files. The first has the package's name. */
 const packagesOfFiles: Readonly<Record<string, readonly string[]>> = {
@@ -64,10 +64,7 @@ function copyFiles(one: LockedPackage, patterns: readonly string[], target: stri
   const rest = one.name === "graphql" ? { main } : { exports: { ".": `./${main}`, "./*": "./*" } };
   writeManifest(one, rest, target);
   const files = globSync([...patterns], { cwd: join(root, one.path) });
-  for (const file of [...files, ...listNotices(one)]) {
-    mkdirSync(dirname(join(target, one.path, file)), { recursive: true });
-    copyFileSync(join(root, one.path, file), join(target, one.path, file));
-  }
+  for (const file of [...files, ...listNotices(one)]) copyFile(join(one.path, file), target);
 }
 
 /** Without dependencies: npm asks the registry for each that has no folder of its own. */

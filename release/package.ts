@@ -7,7 +7,7 @@ import { pathToFileURL } from "node:url";
 import { bundleDependencies, packagesByName } from "./bundle.ts";
 import { listProductionPackages } from "./dependencies.ts";
 import { buildManPage } from "./man-page.ts";
-import { buildProgram, nameJavaScript, readText, root, suites, writeText } from "./program.ts";
+import { buildProgram, copyFile, nameJavaScript, readText, root, suites, writeText } from "./program.ts";
 import { buildProvenance, type Env, printChecksums, readRepository } from "./provenance.ts";
 import { buildSbom } from "./sbom.ts";
 
@@ -22,7 +22,7 @@ interface Manifest extends Readonly<Record<string, unknown>> {
  */
 export async function buildPackage(target: string, env: Env): Promise<readonly string[]> {
   const written = buildProgram(target);
-  for (const file of documents) copyFileSync(join(root, file), join(target, file));
+  for (const file of documents) copyFile(file, target);
   const manifest = buildManifest(env);
   writeText(target, manPage, await buildManPage(manifest.version));
   writeText(target, "package.json", `${JSON.stringify(manifest, null, 2)}\n`);
@@ -90,6 +90,8 @@ function buildDeclarations(target: string): void {
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
+  // Files of the image have the rights that they have here, and the same commit makes the same image.
+  process.umask(0o022);
   const folder = join(root, "dist/readout");
   rmSync(join(root, "dist"), { recursive: true, force: true });
   await buildPackage(folder, process.env);

@@ -51,7 +51,7 @@ function buildFile(source: string, target: string): string {
   if (source.endsWith(".ts"))
     writeText(target, built, nameJavaScript(stripTypeScriptTypes(readText(source))));
   else if (isNodeModule(source)) writeText(target, built, nameJavaScript(readText(source)));
-  else writeText(target, built, readFileSync(join(root, source)));
+  else copyFile(source, target);
   return built;
 }
 
@@ -68,6 +68,11 @@ export function nameJavaScript(code: string): string {
 
 export function readText(path: string): string {
   return readFileSync(join(root, path), "utf8");
+}
+
+/** Without the rights of the file, which depend on who checked it out. */
+export function copyFile(path: string, target: string): void {
+  writeText(target, path, readFileSync(join(root, path)));
 }
 
 export function writeText(folder: string, path: string, content: string | Uint8Array): void {

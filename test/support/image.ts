@@ -62,7 +62,7 @@ function buildBase(): void {
 }
 
 /** Builds it as a release does, with the time of the commit, so that the same commit makes the same image. Returns its digest. */
-export function buildImage(tag: string): string {
+export function buildImage(tag: string, checkout = "."): string {
   const cache = execFileSync("npm", ["config", "get", "cache"], { encoding: "utf8" }).trim();
   const [time = "", revision = ""] = execFileSync("git", ["log", "-1", "--format=%ct %H"], {
     encoding: "utf8",
@@ -83,7 +83,7 @@ export function buildImage(tag: string): string {
     `REVISION=${revision}`,
     "--tag",
     `${name}:${tag}`,
-    ".",
+    checkout,
   );
   return buildah("inspect", "--format", "{{.FromImageDigest}}", `${name}:${tag}`);
 }

@@ -17,9 +17,18 @@ const measure = (path: string): number =>
   Number(execFileSync("du", ["-sxm", path], { encoding: "utf8" }).split("\t")[0]);
 
 describe("the image", () => {
-  test("has the same digest when it is built again", { timeout: 600_000 }, () => {
-    expect(image.digest).toMatch(/^sha256:/);
-    expect(buildImage("second")).toBe(image.digest);
+  test("has the same digest when somebody with another umask builds it again", { timeout: 600_000 }, () => {
+    const checkout = mkdtempSync(join(tmpdir(), "readout-checkout-"));
+    const copy = `git ls-files -z | tar --create --null --files-from=- --mode=g+w | tar --extract --preserve-permissions`;
+    execFileSync("sh", ["-ec", `umask 002; ${copy} --directory='${checkout}'`]);
+    const before = process.umask(0o002);
+    try {
+      expect(image.digest).toMatch(/^sha256:/);
+      expect(buildImage("second", checkout)).toBe(image.digest);
+    } finally {
+      process.umask(before);
+      rmSync(checkout, { recursive: true });
+    }
   });
 
   test("adds at most 120 MB to its base, and nothing that only developers read", () => {

@@ -118,12 +118,15 @@ test("the provenance names the files by their checksums, the commit and the lock
 });
 
 interface Step {
+  readonly id?: string;
   readonly run?: string;
   readonly uses?: string;
   readonly with?: Readonly<Record<string, unknown>>;
 }
 interface Job {
   readonly permissions: Readonly<Record<string, string>>;
+  readonly needs?: string | readonly string[];
+  readonly outputs?: Readonly<Record<string, string>>;
   readonly steps: readonly Step[];
 }
 
@@ -156,6 +159,21 @@ describe("the release workflow", () => {
       );
       if (runsCode) expect(permissions).toEqual({ contents: "read" });
     }
+  });
+
+  test("hands on where the version is shown, from the job that may run code", () => {
+    const { channel } = Object.fromEntries(jobs.build.steps.map((step) => [step.id, step.run]));
+    expect(channel).toBe('npm run --silent channel >> "$GITHUB_OUTPUT"');
+    const names = execFileSync("npm", ["run", "--silent", "channel"], { encoding: "utf8" }).match(
+      /^[\w-]+/gm,
+    );
+    expect(names).toEqual(["npm-tag", "release-flag"]);
+    expect(jobs.build.outputs).toEqual(
+      Object.fromEntries(names?.map((name) => [name, `\${{ steps.channel.outputs.${name} }}`]) ?? []),
+    );
+    const read = [...text.matchAll(/\bneeds\.build\.outputs\.([\w-]+)/g)].map(([, name]) => name);
+    expect(read.toSorted()).toEqual(names);
+    for (const job of [jobs.release, jobs.publish]) expect([job.needs].flat()).toContain("build");
   });
 
   test("says what was not signed or published, wherever a key may be missing", () => {
@@ -198,6 +216,8 @@ describe("the release workflow", () => {
         GITHUB_STEP_SUMMARY: "summary",
         KEY: "key",
         NPM_TOKEN: "token",
+        NPM_TAG: "next",
+        RELEASE_FLAG: "--prerelease",
       };
       for (const { run } of jobs[name].steps)
         if (run !== undefined) execFileSync("bash", ["-e", "-c", run], { cwd: folder, env });
@@ -206,6 +226,7 @@ describe("the release workflow", () => {
 
     test("attaches the files of a release, and no others", () => {
       const call = runJob("release").find((line) => line.startsWith("gh release create"));
+      expect(call).toContain(" --prerelease ");
       const attached = call
         ?.split(" ")
         .filter((word) => word.startsWith("dist/") && word !== "dist/NOTES.md");
@@ -222,7 +243,7 @@ describe("the release workflow", () => {
         "npm config get registry",
         // biome-ignore lint/suspicious/noTemplateCurlyInString: npm reads the variable when it needs it
         "npm config set //packages.example/:_authToken ${NPM_TOKEN}",
-        "npm publish ./dist/readout-1.2.3.tgz --provenance --access public",
+        "npm publish ./dist/readout-1.2.3.tgz --tag next --provenance --access public",
       ]);
     });
   });

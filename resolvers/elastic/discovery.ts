@@ -1,5 +1,6 @@
 // Surveys a cluster for `readout init`: collapses its index names into few patterns, and finds whether each pattern holds log
 // lines, spans or events of spans, by the same detection as reading. Sources for which an inspection finds a problem are left out.
+import { areEnvironments } from "../../src/core/environments.ts";
 import { isRefusedBySource } from "../../src/core/errors.ts";
 import type { FoundSource, Survey } from "../../src/store/inspection.ts";
 import { classifyPattern, type FoundTraces, type ListedNames } from "./found-sources.ts";
@@ -38,17 +39,27 @@ export async function surveyIndices(
     logs.push(...found.logs);
     traces.push(...found.traces);
   }
-  return { logs, traces: removeRivalExclusions(traces, listed), labels: new Map(), kubernetes: [], notes };
+  // A pattern with several namespaces makes all one site.
+  const isOneSite = [...logs, ...traces].some(({ namespaces = [] }) => namespaces.length > 1);
+  const proposed = removeRivalExclusions(traces, listed, isOneSite);
+  return { logs, traces: proposed, labels: new Map(), kubernetes: [], notes };
 }
 
 /**
  * The `traces` of a site name the patterns of all of its spans in one list, where an exclusion takes away what stands before it.
- * So a pattern does not exclude the members of another one of the same namespace.
+ * So a pattern does not exclude the members of another one of the same site.
  */
-function removeRivalExclusions(traces: readonly FoundTraces[], listed: ListedNames): readonly FoundSource[] {
-  const namespaces = new Set(traces.flatMap(({ namespace }) => namespace ?? []));
+function removeRivalExclusions(
+  traces: readonly FoundTraces[],
+  listed: ListedNames,
+  isOneSite: boolean,
+): readonly FoundSource[] {
+  const all = new Set(traces.flatMap(({ namespaces = [] }) => namespaces));
+  const areAllBeside = isOneSite || !areEnvironments([...all]);
   return traces.map(({ members: _, ...source }) => {
-    const beside = traces.filter(({ namespace }) => namespaces.size < 2 || namespace === source.namespace);
+    const beside = traces.filter(
+      ({ namespaces }) => areAllBeside || namespaces?.[0] === source.namespaces?.[0],
+    );
     const members = [...new Set(beside.flatMap((one) => one.members))];
     const isHarmless = beside.every((other) =>
       other.members.every((one) => listReached(`${other.index},${source.index}`, one).length > 0),

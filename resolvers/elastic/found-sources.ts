@@ -6,7 +6,12 @@ import type { FoundSource } from "../../src/store/inspection.ts";
 import type { SpanSource } from "../../src/store/spans.ts";
 import { encodePattern, searchOptions } from "./client/query-dsl.ts";
 import type { LogLayout } from "./layout/log-layout.ts";
-import { collapseIndices, type IndexPattern, narrowPattern } from "./mapping/collapsed-patterns.ts";
+import {
+  collapseIndices,
+  type IndexPattern,
+  listNamespaces,
+  narrowPattern,
+} from "./mapping/collapsed-patterns.ts";
 import type { ListedIndex } from "./mapping/listed-indices.ts";
 import { findField, type IndexGroup, type IndexMetadata } from "./mapping/mapping.ts";
 import {
@@ -142,8 +147,8 @@ async function describeSpans(
   const metadata = await mappingCache.refresh(index, signal);
   const forms = await placeAllForms(metadata, context);
   const layout = forms.layouts.map(({ name }) => name).join(", ");
-  const namespace = deriveNamespace(members);
-  const common = { index, layout, indices: metadata.indices.size, namespace, limitations: [], members };
+  const namespaces = listNamespaces(members);
+  const common = { index, layout, indices: metadata.indices.size, namespaces, limitations: [], members };
   if (forms.spans.length === 0) {
     const areLines = members.every((one) => lines.includes(one));
     return { ...nothing, traces: [{ holds: "events", areLines, ...common }] };
@@ -208,7 +213,7 @@ async function describeLines({ index, members }: IndexPattern, context: SurveyCo
       indices: metadata.indices.size,
       newest: report.newest,
       guess: guesses.length === 0 ? undefined : describeGuesses(guesses, guesses),
-      namespace: deriveNamespace(members),
+      namespaces: listNamespaces(members),
       services: await findServices(index, metadata, context),
       limitations: report.limitations,
     },
@@ -226,12 +231,6 @@ function describeGuesses(guesses: readonly Guess[], all: readonly Guess[]): stri
   const describe = ({ reason, groups }: Guess) =>
     all.length === 1 ? reason : `${reason} (${formatNames(groups.flatMap(({ indices }) => indices))})`;
   return guesses.map(describe).join("; ");
-}
-
-/** The namespace of data streams `<type>-<dataset>-<namespace>`; undefined unless all names have the same one. */
-function deriveNamespace(members: readonly ListedIndex[]): string | undefined {
-  const found = members.map(({ name }) => /^(?:logs|traces|metrics)-[^-]+-([^-]+)$/.exec(name)?.[1]);
-  return found.every((one) => one === found[0]) ? found[0] : undefined;
 }
 
 /** The names at which layouts have the service of a document. */

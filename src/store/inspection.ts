@@ -78,8 +78,8 @@ export interface FoundSource {
   readonly guess?: string | undefined;
   readonly indices: number;
   readonly newest?: Instant | undefined;
-  /** The namespace of a data stream, which usually names the environment. */
-  readonly namespace?: string | undefined;
+  /** The namespaces of its data streams, which usually name the environment; absent without data streams. */
+  readonly namespaces?: readonly string[];
   /** The most frequent services of the documents, and the field by which `where` can select one. */
   readonly services?: { readonly field: string; readonly names: readonly string[] } | undefined;
   readonly limitations: readonly string[];

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { parseConfig } from "#src/config/config.ts";
+import { toPlaces } from "#src/core/collections.ts";
 import { createFakeSearch, type FakeIndex } from "../support/elastic/fake-cluster.ts";
 import { openScriptedSource } from "../support/scripted-http-source.ts";
 
@@ -74,6 +75,43 @@ describe("indices with a common prefix", () => {
     const { out } = await init(["--elastic", other.url, "--force"]);
     expect(out).toMatch(/acme-bad-spans: .*_source is not kept whole/);
     expect(listProposed(spoilt.keys()).held.filter(([, , spans]) => spans === true)).toHaveLength(29);
+  });
+});
+
+describe("data streams of several environments", () => {
+  const streams = ["logs-db-prod", "logs-db-staging", "logs-web-dev", "logs-web-prod", "logs-web-staging"];
+  const spans = ["dev", "prod", "staging"].map((namespace) => `traces-shop-${namespace}`);
+  const definitions = new Map([
+    ...each(21, (at) => `app${at}x`, mapping()),
+    ...streams.map((name) => [name, mapping()] as const),
+    ...spans.map((name) => [name, jaeger] as const),
+  ]);
+  const listSites = () =>
+    Object.entries(parseConfig(written(), "r.yaml", world).sites).map(([id, { logs, traces }]) => [
+      id,
+      Object.values(logs?.sources ?? {}).flatMap(({ index = "" }) =>
+        index.startsWith("app") ? [] : [index],
+      ),
+      toPlaces(traces).map(({ index }) => index),
+    ]);
+
+  test("are in the site of their own namespace, however many other indices there are", async () => {
+    const { url } = await serveEach(definitions, [...streams, ...spans]);
+    expect((await init(["--elastic", url])).code).toBe(0);
+    expect(listSites()).toEqual([
+      ["prod", ["logs-db-prod", "logs-web-prod"], ["traces-shop-prod"]],
+      ["staging", ["logs-db-staging", "logs-web-staging"], ["traces-shop-staging"]],
+      ["dev", ["logs-web-dev"], ["traces-shop-dev"]],
+    ]);
+  });
+
+  test("are one site with the reason, where a requested pattern has several", async () => {
+    const { url } = await serveEach(definitions, [...streams, ...spans]);
+    expect((await init(["--elastic", url, "--index", "logs-web-*", "--index", "logs-db-prod"])).code).toBe(0);
+    expect(listSites()).toEqual([["main", ["logs-web-*", "logs-db-prod"], []]]);
+    expect(written().replaceAll(/\n *# */g, " ")).toContain(
+      "logs-web-* has the data streams of several environments (dev, prod, staging); each site is what ",
+    );
   });
 });
 

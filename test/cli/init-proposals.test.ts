@@ -73,14 +73,14 @@ describe("a proposal of init", () => {
           lines("app-*,-app-errors-*"),
           lines("app-errors-*", { indices: 1, newest: undefined }),
           lines("logs-nginx.access-prod", {
-            namespace: "prod",
+            namespaces: ["prod"],
             services: { field: "service.name", names: ["web", 'o"dd'] },
           }),
-          lines("logs-nginx.access-test", { namespace: "test" }),
+          lines("logs-nginx.access-test", { namespaces: ["test"] }),
         ],
         traces: [
-          { ...lines("traces-generic.otel-prod", { layout: "otel", namespace: "prod" }), holds: "spans" },
-          { ...lines("logs-generic.otel-prod", { layout: "otel", namespace: "prod" }), holds: "events" },
+          { ...lines("traces-generic.otel-prod", { layout: "otel", namespaces: ["prod"] }), holds: "spans" },
+          { ...lines("logs-generic.otel-prod", { layout: "otel", namespaces: ["prod"] }), holds: "events" },
         ],
       },
       {
@@ -107,7 +107,7 @@ describe("a proposal of init", () => {
 
   test("proposes one site with all metrics where nothing separates several", () => {
     const { config, text } = buildDraft(
-      { logs: [lines("filebeat-*"), lines("filebeat-7-*"), lines("logs-x-prod", { namespace: "prod" })] },
+      { logs: [lines("filebeat-*"), lines("filebeat-7-*"), lines("logs-x-prod", { namespaces: ["prod"] })] },
       { metrics: fine("3 metrics"), labels: new Map([["job", ["a", "b", "c", "d", "e", "f", "g", "h"]]]) },
     );
     expect(Object.keys(config.sites)).toEqual(["main"]);
@@ -143,7 +143,9 @@ describe("a proposal of init", () => {
   });
 
   test("lets no site read the series that a label gives to another one", () => {
-    const logs = ["prod", "staging"].map((namespace) => lines(`logs-app-${namespace}`, { namespace }));
+    const logs = ["prod", "staging"].map((namespace) =>
+      lines(`logs-app-${namespace}`, { namespaces: [namespace] }),
+    );
     const watch = (environment: string): Partial<Survey> => ({
       metrics: fine("3 metrics"),
       labels: new Map([["env", [environment]]]),
@@ -159,9 +161,18 @@ describe("a proposal of init", () => {
     expect(text).toContain("prom-2: series of no site, as no label of their targets names prod\n");
   });
 
+  test("proposes one site with the reason, where namespaces are more than environments", () => {
+    const tenants = Array.from({ length: 13 }, (_, at) => `t${at}x`);
+    const { config, text } = buildDraft({
+      logs: [lines("logs-web-*", { namespaces: tenants }), lines("logs-db-t1x", { namespaces: ["t1x"] })],
+    });
+    expect(Object.keys(config.sites)).toEqual(["main"]);
+    expect(text).toContain("# the data streams have 13 namespaces, too many for environments; each ");
+  });
+
   test("gives a site to each environment whose name has no valid character", () => {
     const { config } = buildDraft({
-      logs: ["прод", "тест"].map((namespace) => lines(`logs-x-${namespace}`, { namespace })),
+      logs: ["прод", "тест"].map((namespace) => lines(`logs-x-${namespace}`, { namespaces: [namespace] })),
     });
     expect(Object.values(config.sites).map(({ logs }) => Object.values(logs?.sources ?? {}))).toEqual([
       [{ index: "logs-x-прод", layout: "ecs" }],

@@ -2,6 +2,7 @@
 // pattern, since tomorrow's index belongs to it too. Each index is reached by exactly one pattern, by its name or by an alias,
 // so that no document belongs to two sources.
 import { requireFirst, requireKey } from "../../../src/core/collections.ts";
+import { areEnvironments } from "../../../src/core/environments.ts";
 import { isGlobMatch, listReached } from "./index-patterns.ts";
 import type { ListedIndex } from "./listed-indices.ts";
 
@@ -13,7 +14,7 @@ export interface IndexPattern {
   readonly isMerged: boolean;
 }
 
-/** The patterns that `init` proposes at most, where names can be merged. */
+/** The patterns that `init` proposes at most, where names can be merged. Those of several environments can not. */
 const maxPatterns = 24;
 /** The address of a request has room for this many exclusions beside its patterns. */
 const maxExclusions = 24;
@@ -34,7 +35,12 @@ export function collapseIndices(
 ): readonly IndexPattern[] {
   const byName = new Map(listed.map((one) => [one.name, one]));
   let stems = Map.groupBy(byName.keys(), deriveStem);
-  for (const widen of wideners) if (stems.size > limit) stems = mergeStems(stems, widen, readKind);
+  for (const widen of withinNamespace) if (stems.size > limit) stems = mergeStems(stems, widen, readKind);
+  const mayMix = !areEnvironments(listNamespaces(byName.values()));
+  for (const widen of acrossNamespaces) {
+    const canMerge = (names: readonly string[]) => mayMix || names.every((name) => !readNamespace(name));
+    if (stems.size > limit) stems = mergeStems(stems, widen, readKind, canMerge);
+  }
   const patterns = mergeOverlapping(stems);
   const stemOf = new Map(patterns.flatMap(([stem, names]) => names.map((name) => [name, stem])));
   return patterns
@@ -103,16 +109,27 @@ type StemWidener = (stem: string) => string | undefined;
 /** The type of a data stream with the first word of its dataset; then the first word of any name. */
 const beginnings = [/^(?:logs|traces|metrics)-[^-._*]+[-._]/, /^[^-._*]+[-._]/];
 /** The name of a data stream, as what precedes its namespace, and the namespace. */
-const dataStreamPattern = /^(?<head>(?:logs|traces|metrics)-[^-*]+)(?<namespace>-[^-*]+)$/;
+const dataStreamPattern = /^(?<head>(?:logs|traces|metrics)-[^-*]+)-(?<namespace>[^-*]+)$/;
+
+/** The namespace of a data stream `<type>-<dataset>-<namespace>`. A date or a counter is none. */
+function readNamespace(name: string): string | undefined {
+  return dataStreamPattern.exec(deriveStem(name))?.groups?.namespace;
+}
+
+/** The namespaces of those that are data streams, sorted. */
+export function listNamespaces(listed: Iterable<ListedIndex>): readonly string[] {
+  return [...new Set([...listed].flatMap(({ name }) => readNamespace(name) ?? []))].sort();
+}
 
 const withinNamespace = beginnings.map(
   (beginning): StemWidener =>
     (stem) => {
       const { head, namespace } = dataStreamPattern.exec(stem)?.groups ?? {};
       const start = head === undefined ? undefined : beginning.exec(head)?.[0];
-      return start && `${start}*${namespace}`;
+      return start && `${start}*-${namespace}`;
     },
 );
+/** Applied last, since a namespace may be a tenant. */
 const acrossNamespaces = beginnings.map(
   (beginning): StemWidener =>
     (stem) => {
@@ -120,18 +137,18 @@ const acrossNamespaces = beginnings.map(
       return start && `${start}*`;
     },
 );
-/** Applied in order until there are few enough patterns. A namespace may be an environment or a tenant, so it stays longest. */
-const wideners = [...withinNamespace, ...acrossNamespaces];
 
-/** Merges stems with the same beginning, if more than two of them are of one kind. */
+/** Merges stems with the same beginning, if their names permit it and more than two of them are of one kind. */
 function mergeStems(
   stems: ReadonlyMap<string, readonly string[]>,
   widen: StemWidener,
   readKind: (name: string) => string,
+  canMerge: (names: readonly string[]) => boolean = () => true,
 ): Map<string, string[]> {
   const merged = new Map<string, string[]>();
   for (const [pattern, candidates] of Map.groupBy(stems.keys(), (stem) => widen(stem) ?? "")) {
-    const chosen = pattern === "" ? [] : selectOneKind(candidates, stems, readKind);
+    const isMergeable = pattern !== "" && canMerge(candidates.flatMap((stem) => requireKey(stems, stem)));
+    const chosen = isMergeable ? selectOneKind(candidates, stems, readKind) : [];
     for (const stem of candidates) {
       const key = chosen.includes(stem) ? pattern : stem;
       merged.set(key, [...(merged.get(key) ?? []), ...requireKey(stems, stem)]);

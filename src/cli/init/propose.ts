@@ -3,6 +3,7 @@
 
 import type { MetricAliases } from "../../config/metric-aliases.ts";
 import { type NonEmpty, requireFirst } from "../../core/collections.ts";
+import { areEnvironments } from "../../core/environments.ts";
 import type { Instant } from "../../core/time.ts";
 import type { FoundSource, Survey } from "../../store/inspection.ts";
 import type { ForcedLabels } from "../../store/metrics.ts";
@@ -48,9 +49,6 @@ export interface ProposedMetrics {
   readonly reasons: readonly string[];
 }
 
-/** More namespaces than this are no environments. */
-const maxSites = 12;
-
 interface Proposal {
   readonly sites: readonly ProposedSite[];
   /** What was found but is in no site, each with the reason. */
@@ -64,13 +62,16 @@ export function proposeSites(found: readonly Surveyed[], name: string, now: Inst
   const [logs, traces] = [locate(({ logs }) => logs), locate(({ traces }) => traces)];
   const measured = found.filter(({ survey: { metrics } }) => metrics !== undefined);
   const namespaces = rankNamespaces([...logs, ...traces]);
-  const several = namespaces.length > 1 && namespaces.length <= maxSites;
+  const whyOne = explainOneSite([...logs, ...traces], namespaces);
+  const several = whyOne === undefined;
   const taken = new Set<string>();
   const idOf = new Map(namespaces.map((namespace) => [namespace, findUnusedName(toName(namespace), taken)]));
   const ids = several ? [...idOf.values()] : [name];
   const [home = name] = ids;
-  const isOf = (id: string) => (source: FoundSource) =>
-    !several || (source.namespace === undefined ? home : idOf.get(source.namespace)) === id;
+  const isOf =
+    (id: string) =>
+    ({ namespaces: [namespace] = [] }: FoundSource) =>
+      !several || (namespace === undefined ? home : idOf.get(namespace)) === id;
   const notes: string[] = [];
   const matches = proposeMetrics(measured, ids, home, notes);
   const sites = ids.map((id): ProposedSite => {
@@ -79,11 +80,11 @@ export function proposeSites(found: readonly Surveyed[], name: string, now: Inst
     const reasons = several
       ? [
           `the environment ${id}: the namespace of its data streams`,
-          ...(id === home && [...logs, ...traces].some(({ namespace }) => namespace === undefined)
+          ...(id === home && [...logs, ...traces].some(({ namespaces = [] }) => namespaces.length === 0)
             ? ["what has no namespace is here as well"]
             : []),
         ]
-      : ["nothing tells several apart; each site is what one token may see as a whole"];
+      : [`${whyOne}; each site is what one token may see as a whole`];
     return {
       id,
       reasons,
@@ -99,12 +100,22 @@ export function proposeSites(found: readonly Surveyed[], name: string, now: Inst
   return { sites: [...sites, ...clusters], notes };
 }
 
+/** Why all is one site; undefined where each namespace is one. A site never has a pattern that reaches into another one. */
+function explainOneSite(sources: readonly FoundSource[], namespaces: readonly string[]): string | undefined {
+  if (namespaces.length < 2) return "nothing tells several apart";
+  if (!areEnvironments(namespaces))
+    return `the data streams have ${namespaces.length} namespaces, too many for environments`;
+  const mixed = sources.find(({ namespaces = [] }) => namespaces.length > 1);
+  return (
+    mixed && `${mixed.index} has the data streams of several environments (${mixed.namespaces?.join(", ")})`
+  );
+}
+
 /** Returns the namespaces, those with the most sources first. Sources without a namespace join the first. */
 function rankNamespaces(sources: readonly FoundSource[]): readonly string[] {
   const counts = new Map<string, number>();
-  for (const { namespace } of sources) {
-    if (namespace !== undefined) counts.set(namespace, (counts.get(namespace) ?? 0) + 1);
-  }
+  for (const namespace of sources.flatMap(({ namespaces = [] }) => namespaces))
+    counts.set(namespace, (counts.get(namespace) ?? 0) + 1);
   return [...counts].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1)).map(([namespace]) => namespace);
 }
 

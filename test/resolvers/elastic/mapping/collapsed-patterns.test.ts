@@ -77,7 +77,7 @@ describe("collapseIndexNames", () => {
       "logs-app-old",
     ]);
     // The star is put where it excludes nothing else.
-    const names = ["logs-app-a", "logs-app-b", "logs-app-c-logs-app-old", "logs-app-old"];
+    const names = ["logs-app-a-x", "logs-app-b-x", "logs-app-c-logs-app-old", "logs-app-old"];
     expect(patterns(names, 1)).toEqual(["logs-app-*,-logs-app-o*ld", "logs-app-old"]);
   });
 
@@ -103,6 +103,20 @@ describe("collapseIndexNames", () => {
     ]);
     const tenants = Array.from({ length: 30 }, (_, at) => `t${at}x`);
     expect(listPatterns(named(tenants, ["app", "db"]))).toEqual(["logs-app-*", "logs-db-*"]);
+  });
+
+  test("keeps few namespaces separate where patterns become more than the limit", () => {
+    const streams = ["logs-web-dev", "logs-web-prod", "logs-web-staging"];
+    expect(listPatterns([...streams, "logs-web-2026.01.31", "logs-2026.01.31"], 1)).toEqual([
+      "logs-*,-logs-web-*,-logs-web-dev,-logs-web-prod,-logs-web-staging",
+      "logs-web-*,-logs-web-dev,-logs-web-prod,-logs-web-staging",
+      ...streams,
+    ]);
+    // A date is no namespace, and names without one are merged beside those of others.
+    const dated = ["a", "b", "c"].map((app) => `acme-${app}-2026.01.31`);
+    expect(listPatterns([...streams, ...dated], 1)).toEqual(["acme-*", ...streams]);
+    const oneNamespace = ["logs-web-prod", "logs-db-prod", "logs-app-2026.01.31"];
+    expect(listPatterns(oneNamespace, 1)).toEqual(["logs-*"]);
   });
 });
 

@@ -108,6 +108,8 @@ const layoutFileSchema = z.object({
       .array(z.union([nameSchema.transform((field): SeverityRule => ({ field })), severityRuleSchema]))
       .min(1)
       .readonly(),
+    /** Fields whose numbers mean what each source wants them to mean. `check` reports documents whose only severity they are. */
+    unread_numbers: z.array(nameSchema).readonly().default([]),
     hostname: namesSchema,
     group: namesSchema,
     /** The structured body: the document itself, or what these sources yield. Where two have a key, the first counts. */

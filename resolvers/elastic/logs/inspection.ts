@@ -4,11 +4,13 @@ import { fromMillis, type Instant, selectNewest } from "../../../src/core/time.t
 import type { SourceInspection } from "../../../src/store/inspection.ts";
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
-import { allOf, buildIndicesQuery, isRemote, matchAll, not, type Query } from "../client/query-dsl.ts";
+import { allOf, anyOf, buildIndicesQuery, isRemote, matchAll, not, type Query } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
+import { listSeverityFields } from "../layout/log-layout.ts";
 import { adviseOnCopies } from "../mapping/index-copies.ts";
 import { explainIneffectiveExclusions } from "../mapping/index-patterns.ts";
-import { type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
+import { findField, type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
+import { isNumeric } from "../query/comparison-compiler.ts";
 import {
   buildTenantQuery,
   compileTenantFilter,
@@ -76,7 +78,7 @@ export async function inspectLogSource(
   }
   inspectTenantFilter(context);
   await inspectAccess(context);
-  const newest = findings.problems.length === 0 ? await inspectTimes(context) : undefined;
+  const newest = findings.problems.length === 0 ? await inspectDocuments(context) : undefined;
   return {
     layout: [...new Set(layoutGroups.map(({ layout }) => layout.name))].join(", "),
     ...(!metadata.opaque && { indices: metadata.indices.size }),
@@ -147,17 +149,24 @@ async function inspectAccess(context: InspectionContext): Promise<void> {
   limitations.push(...(await findRestrictions(client, source.index, metadata, consequence, signal)));
 }
 
-/** Returns the time of the newest line, and reports documents without a time. */
-async function inspectTimes(context: InspectionContext): Promise<Instant | undefined> {
+/** Returns the time of the newest line, and reports documents without a time or without a severity that is read. */
+async function inspectDocuments(context: InspectionContext): Promise<Instant | undefined> {
   const { source, layoutGroups, findings } = context;
   const newest: (Instant | undefined)[] = [];
   for (const group of layoutGroups) {
     const tenantQuery = buildTenantQuery(source.tenantFilter, group.groups);
     newest.push(await findNewestOfGroup(context, group, tenantQuery));
-    const untimed = await countUntimed(context, group, tenantQuery);
+    const { layout, time } = group;
+    const untimed = await countDocuments(context, group, [not({ exists: { field: time } }), tenantQuery]);
     if (untimed > 0) {
       findings.limitations.push(
-        `${untimed} documents have no ${group.time} and are in no range (layout ${group.layout.name})`,
+        `${untimed} documents have no ${time} and are in no range (layout ${layout.name})`,
+      );
+    }
+    const unread = await countUnreadNumbers(context, group, tenantQuery);
+    if (unread > 0) {
+      findings.limitations.push(
+        `${unread} documents have no severity but a number at ${formatNames(layout.unread_numbers)}, which the layout ${layout.name} does not read; a custom layout can (at_least)`,
       );
     }
   }
@@ -205,15 +214,33 @@ async function findNewestOfGroup(
   return unit === undefined ? fromMillis(Number(sort)) : createNumberColumn(time, unit).toInstant(sort);
 }
 
-/** The number of documents without a time; 0 where the indices are unknown. */
-async function countUntimed(
-  { backend, client, source, metadata, signal }: InspectionContext,
-  { time, groups }: LayoutGroup,
+/** The number of documents whose only severity is a number that the layout does not read. Asks only where one is mapped. */
+async function countUnreadNumbers(
+  context: InspectionContext,
+  layoutGroup: LayoutGroup,
   tenantQuery: Query,
+): Promise<number> {
+  const { layout, groups } = layoutGroup;
+  const isNumber = (field: string) => {
+    const found = groups.flatMap((group) => findField(group, field) ?? []);
+    return found.some(isNumeric);
+  };
+  const exist = (fields: readonly string[]) => anyOf(fields.map((field) => ({ exists: { field } })));
+  const unread = layout.unread_numbers.filter(isNumber);
+  if (unread.length === 0) return 0;
+  const others = exist(listSeverityFields(layout.severity));
+  return countDocuments(context, layoutGroup, [exist(unread), not(others), tenantQuery]);
+}
+
+/** The number of documents of a group that all of the queries match; 0 where the indices are unknown. */
+async function countDocuments(
+  { backend, client, source, metadata, signal }: InspectionContext,
+  { groups }: LayoutGroup,
+  queries: readonly Query[],
 ): Promise<number> {
   if (metadata.opaque) return 0;
   const own = buildIndicesQuery(groups.flatMap(({ indices }) => indices));
-  const query = allOf([not({ exists: { field: time } }), own, tenantQuery]);
+  const query = allOf([own, ...queries]);
   const body = { size: 0, track_total_hits: true, query };
   const { total } = await searchComplete(backend, client, source.index, body, signal);
   return total ?? 0;

@@ -90,7 +90,7 @@ export const otelLogs: LogShipper = {
   },
 };
 
-/** An APM server's record of OTLP: most instrumentations send only the number of the severity. */
+/** An APM server's record of OTLP, since version 8.11: most instrumentations send only the number of the severity. */
 export const elasticApmLogs: LogShipper = {
   layout: "elastic-apm",
   index: (prefix) => `${prefix}-logs-apm.app.shop-default`,
@@ -107,12 +107,14 @@ export const elasticApmLogs: LogShipper = {
     const record = {
       "@timestamp": time,
       agent: { name: "opentelemetry/java", version: "1.30.0" },
-      event: { received: time, severity: number, dataset: group },
+      // The server leaves out a zero.
+      event: { ...(number === 0 ? {} : { severity: number }), dataset: group },
+      observer: { hostname: "apm-1", type: "apm-server", version: "9.2.0" },
       // Numbers between those of the six names are less exact than their texts.
       log: number % 4 === 1 ? {} : { level: severity },
       message,
       ...(hostname === undefined ? {} : { host: { hostname, name: hostname } }),
-      service: { name: group, framework: { name: "com.acme.Logger" } },
+      service: { name: group, framework: { name: "com.acme.Logger" }, language: { name: "java" } },
     };
     return printObject(record, json);
   },

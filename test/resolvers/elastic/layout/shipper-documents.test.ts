@@ -3,6 +3,7 @@
 import { describe, expect, test } from "vitest";
 import {
   at,
+  buildMapping,
   createFakeIndex,
   type JsonObject,
   openIndices,
@@ -164,18 +165,20 @@ describe("an APM server's records of OTLP", () => {
     data_stream: { type: "logs", dataset: "apm.app.shop", namespace: "default" },
     host: { hostname: "h", name: "h" },
     message: "m",
-    service: { name: "shop", framework: { name: "com.acme.Logger" } },
+    observer: { hostname: "apm-1", type: "apm-server" },
+    service: { name: "shop", framework: { name: "com.acme.Logger" }, language: { name: "unknown" } },
   };
-  const received = "2026-01-15T10:00:01.000Z";
-  const text = { ...record, event: { received, severity: 9 }, log: { level: "WARN" } };
+  const { language: _, ...unnamed } = record.service;
+  const text = { ...record, event: { severity: 9 }, log: { level: "WARN" } };
   test.each<readonly [string, JsonObject, string]>([
-    ["a number alone", { event: { received, severity: 17 }, log: {} }, "error"],
+    ["a number alone", { event: { severity: 17 }, log: {} }, "error"],
+    ["a number beside a text that is none", { event: { severity: 24 }, log: { level: "X" } }, "fatal"],
+    ["a text alone", { event: { dataset: "shop" }, log: { level: "error" } }, "error"],
     [
-      "a number beside a text that is none",
-      { event: { received, severity: 24 }, log: { level: "X" } },
-      "fatal",
+      "a number of an older server",
+      { event: { severity: 13 }, processor: { event: "log" }, service: unnamed },
+      "warn",
     ],
-    ["a number of an older server", { event: { severity: 13 }, processor: { event: "log" } }, "warn"],
   ])("decodes %s as the severity", async (_, own, severity) => {
     const line = { severity, message: "m", hostname: "h", group: "shop" };
     expect(await readSingleDocument({ ...record, ...own })).toEqual({
@@ -190,10 +193,24 @@ describe("an APM server's records of OTLP", () => {
     expect(await read(`severity=${severity} group=shop`)).toHaveLength(severity === "warn" ? 2 : 1);
   });
 
-  test("decodes records with a text severity or none as ECS", async () => {
-    expect(await readSingleDocument(text)).toMatchObject({ layout: "ecs", line: { severity: "warn" } });
-    const nothing = { ...record, event: { received, severity: 0 }, log: {} };
-    expect(await readSingleDocument(nothing)).toMatchObject({ layout: "ecs", line: { severity: "unknown" } });
+  test("decodes numbers that come after many texts", async () => {
+    const texts = Array.from({ length: 25 }, () => text);
+    const number = { ...record, event: { severity: 17 }, log: {} };
+    const { read } = await openIndices({ "logs-1": createFakeIndex([...texts, number]) });
+    expect(await read("severity=error")).toHaveLength(1);
+    expect(await read("severity=warn")).toHaveLength(25);
+  });
+
+  test("recognises records with a text severity or none", async () => {
+    expect(await readSingleDocument(text)).toMatchObject({
+      layout: "elastic-apm",
+      line: { severity: "warn" },
+    });
+    const nothing = { ...record, event: {}, log: {} };
+    expect(await readSingleDocument(nothing)).toMatchObject({
+      layout: "elastic-apm",
+      line: { severity: "unknown" },
+    });
   });
 
   test("does not decode severity numbers of other sources as OpenTelemetry's", async () => {
@@ -202,6 +219,24 @@ describe("an APM server's records of OTLP", () => {
       layout: "ecs",
       line: { severity: "unknown" },
     });
+  });
+
+  test("of other sources, check counts severity numbers without a text beside them", async () => {
+    const own = { ecs: { version: "8" }, message: "m", host: { name: "h" } };
+    const documents = [
+      { ...own, event: { severity: 8 } },
+      { ...own, event: { severity: 8 }, log: { level: "info" } },
+      { ...own, log: { level: "info" } },
+    ];
+    const countNumbers = async (...held: readonly JsonObject[]) => {
+      const mappings = buildMapping(documents);
+      const { report } = await openIndices({ "logs-1": createFakeIndex(held, mappings) });
+      return (await report()).limitations.filter((text) => text.includes("event.severity"));
+    };
+    expect(await countNumbers(...documents)).toEqual([
+      "1 documents have no severity but a number at event.severity, which the layout ecs does not read; a custom layout can (at_least)",
+    ]);
+    expect(await countNumbers(...documents.slice(1))).toEqual([]);
   });
 });
 

@@ -24,9 +24,9 @@ const all: readonly (readonly [string, LogShipper])[] = Object.entries({
   ...platformShippers,
 });
 
-/** What a shipper writes always. A record of an APM server is ECS unless its severity is a number. */
+/** What a shipper writes always. */
 const always: Readonly<Record<string, Partial<ShippableLine>>> = {
-  "elastic-apm": { group: "shop", severity: "error" },
+  "elastic-apm": { group: "shop" },
   gelf: { hostname: "web-1" },
   pino: { hostname: "web-1", severity: "info" },
   "syslog-ng": { hostname: "web-1", severity: "info" },

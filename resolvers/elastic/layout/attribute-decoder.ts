@@ -9,7 +9,9 @@ import {
   readFieldList,
   readFieldValue,
 } from "../document/field-table.ts";
+import { flattenDocument, isValueObject, type ValueObject } from "../document/flatten.ts";
 import type { AttributeSource, AttributeSources } from "./span-layout.ts";
+import { toText } from "./value-rules.ts";
 
 /** Returns all attributes of a document, those under `omit` included. Where two sources have a key, the first counts. */
 export type AttributeReader = (fields: FieldValues) => Attributes;
@@ -22,10 +24,10 @@ type CompiledSource =
 /** With `site`, restores the keys that its settings name, in layouts whose spelling of keys loses characters. */
 export function compileAttributes(
   table: FieldTable,
-  { from }: AttributeSources,
+  { from, frames = [] }: AttributeSources,
   site: SpanSource | undefined,
 ): AttributeReader {
-  const sources = from.map((source) => compileSource(table, source, site));
+  const sources = from.map((source) => compileSource(table, source, frames, site));
   const [only, ...others] = sources;
   if (only !== undefined && "prefix" in only && others.length === 0)
     return ({ byPrefix }) => byPrefix[only.prefix]?.attributes ?? {};
@@ -42,6 +44,7 @@ export function compileAttributes(
 function compileSource(
   table: FieldTable,
   source: AttributeSource,
+  frames: readonly string[],
   site: SpanSource | undefined,
 ): CompiledSource {
   if ("prefix" in source) return compilePrefix(table, source, site);
@@ -56,12 +59,14 @@ function compileSource(
     return { addTo };
   }
   const named = Object.entries(source.named).map(([key, names]) => {
-    return { key, fields: names.map((name) => table.addField(name)) };
+    const format = frames.includes(key) ? formatFrames : undefined;
+    return { key, format, fields: names.map((name) => table.addField(name)) };
   });
   const addTo = (found: Record<string, AttributeValue>, values: FieldValues) => {
-    for (const { key, fields } of named) {
+    for (const { key, format, fields } of named) {
       for (const field of fields) {
-        const value = readFieldValue(values, field);
+        const own = readFieldValue(values, field);
+        const value = own === undefined || format === undefined ? own : format(own);
         if (value === undefined) continue;
         addAttribute(found, key, value);
         break;
@@ -83,6 +88,28 @@ function compilePrefix(
   };
   const isPlain = !keep && dot === undefined && (spelling === undefined || site === undefined);
   return { prefix: table.addPrefix(prefix, except, isPlain ? undefined : formatKey) };
+}
+
+/** The frames of a stack as a text with a line for each, the form of a stack in other layouts. What is no list stays. */
+function formatFrames(value: AttributeValue): AttributeValue | undefined {
+  if (!Array.isArray(value)) return value;
+  const lines = value.filter(isValueObject).flatMap((frame) => formatFrame(frame) ?? []);
+  return lines.length === 0 ? undefined : lines.join("\n");
+}
+
+/** A frame by the names of Elastic APM, such as `at shop.Cart.pay (cart.js:12:3)`. A line 0 is unknown. */
+function formatFrame(frame: ValueObject): string | undefined {
+  const flat = flattenDocument(frame);
+  const read = (name: string) => toText(flat.get(name));
+  const file = read("filename") ?? read("abs_path");
+  const line = read("line.number");
+  const numbers = line === undefined || line === "0" ? [] : [line, read("line.column")];
+  const library = read("library_frame") === "true" ? "library" : undefined;
+  const place =
+    file === undefined ? library : [file, ...numbers].filter((part) => part !== undefined).join(":");
+  const names = [read("classname") ?? read("module"), read("function")].filter((part) => part !== undefined);
+  if (names.length === 0) return file && `at ${place}`;
+  return place === undefined ? `at ${names.join(".")}` : `at ${names.join(".")} (${place})`;
 }
 
 function addAttributes(found: Record<string, AttributeValue>, attributes: Attributes | undefined): void {

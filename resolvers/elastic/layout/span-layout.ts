@@ -48,9 +48,13 @@ const attributeSourceSchema = z.union([
   z.strictObject({ named: z.record(nameSchema, namesSchema) }),
 ]);
 export type AttributeSource = z.infer<typeof attributeSourceSchema>;
-/** Where two sources have a key, the first counts. `omit` are keys that other fields of a span repeat. */
+/**
+ * Where two sources have a key, the first counts. `omit` are keys that other fields of a span repeat. `frames` are named keys
+ * whose values may be lists of stack frames, which become a text.
+ */
 const attributesSchema = z.strictObject({
   from: z.array(attributeSourceSchema).min(1).readonly(),
+  frames: z.array(nameSchema).readonly().optional(),
   omit: z.array(nameSchema).readonly().default([]),
 });
 export type AttributeSources = z.infer<typeof attributesSchema>;

@@ -15,10 +15,12 @@ import { buildSpanSource } from "#src/access/sites.ts";
 import { parseExactIntegers } from "#src/core/json/lossless-json.ts";
 import type { Span, SpanKind } from "#src/core/rows.ts";
 import { type Instant, parseInstant } from "#src/core/time.ts";
+import { listExceptions } from "#src/tracing/spans/exceptions.ts";
 import { calculateDuration, deriveNames } from "#src/tracing/spans/requests.ts";
 import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
 import { otel, otelOlder } from "../../../support/elastic/span-shippers/otel.ts";
 import type { SpanShipper } from "../../../support/elastic/span-shippers/shipper.ts";
+import { createSpan } from "../../../tracing/span-builder.ts";
 
 const source = buildSpanSource("shop", { index: "spans", layout: "auto" });
 
@@ -309,11 +311,90 @@ describe("apm", () => {
         attributes: {
           "exception.type": "IOError",
           "exception.message": "boom",
-          "exception.stacktrace": [{ filename: "a.js" }],
+          "exception.stacktrace": "at a.js",
           "error.grouping_key": "g",
         },
       },
     });
+  });
+
+  const nodeFrames = [
+    { abs_path: "/srv/app.js", filename: "app.js", function: "show", line: { number: 12, column: 3 } },
+    { function: "Promise", library_frame: true, line: { number: 0 } },
+    { line: { number: 4 } },
+    { abs_path: "/srv/run.js", "line.number": 7 },
+  ];
+  const nodeText = "at show (app.js:12:3)\nat Promise (library)\nat /srv/run.js:7";
+  test.each<readonly [string, object, string | undefined]>([
+    ["of an exception", { exception: [{ type: "E", stacktrace: nodeFrames }] }, nodeText],
+    [
+      "of its exception, not of what caused it",
+      {
+        exception: [
+          { type: "E", stacktrace: nodeFrames },
+          { type: "Cause", stacktrace: [{ filename: "b.js" }] },
+        ],
+      },
+      nodeText,
+    ],
+    ["of a text that an application reports", { log: { message: "m", stacktrace: nodeFrames } }, nodeText],
+    [
+      "of the text where the exception has none",
+      {
+        exception: [{ type: "E", stacktrace: [] }],
+        log: { message: "m", stacktrace: nodeFrames },
+      },
+      nodeText,
+    ],
+    [
+      "in classes",
+      {
+        exception: [
+          {
+            stacktrace: [
+              {
+                classname: "com.acme.Shop",
+                module: "java.base",
+                function: "pay",
+                filename: "Shop.java",
+                line: { number: 9 },
+              },
+            ],
+          },
+        ],
+      },
+      "at com.acme.Shop.pay (Shop.java:9)",
+    ],
+    [
+      "in modules",
+      {
+        exception: [
+          {
+            stacktrace: [
+              { module: "shop.views", function: "pay", abs_path: "/srv/views.py" },
+              { function: "main" },
+            ],
+          },
+        ],
+      },
+      "at shop.views.pay (/srv/views.py)\nat main",
+    ],
+    [
+      "beside the text of OTLP, which counts",
+      {
+        stack_trace: "E: m\n at a",
+        exception: [{ stacktrace: nodeFrames }],
+      },
+      "E: m\n at a",
+    ],
+    ["without any place", { exception: [{ stacktrace: [{ line: { number: 0 } }] }] }, undefined],
+  ])("decodes frames %s as the text of a stack", (_, own, stack) => {
+    const error = JSON.stringify({ id: "e1", grouping_key: "g", ...own });
+    const text = `{${common},"transaction":{"id":"${spanId}"},"error":${error}}`;
+    const events = [readSeparateEvent("apm", text)?.event].filter((event) => event !== undefined);
+    expect(events[0]?.attributes["exception.stacktrace"]).toBe(stack);
+    const names = { namespace: "web", action: "GET /a" };
+    expect(listExceptions(createSpan({ events }), names)).toMatchObject([{ stacktrace: stack }]);
   });
 
   test("ignores metric documents", () => {

@@ -114,7 +114,8 @@ function createGroup(
   { defaults, createdSince715, dropsBeyondLimit, sourceMode, dynamic }: IndexTraits,
   dateNames: Set<string>,
 ): IndexGroup & { readonly indices: string[] } {
-  const fields = readFields(mappings, defaults);
+  const dynamicTemplates = readTemplates(mappings.dynamic_templates);
+  const fields = readFields(mappings, dynamicTemplates, defaults);
   for (const { name, type, aliasOf } of fields.values()) {
     const isDateAlias = aliasOf !== undefined && isDateType(fields.get(aliasOf)?.type);
     if (isDateType(type) || isDateAlias) dateNames.add(name);
@@ -128,7 +129,7 @@ function createGroup(
     dropsBeyondLimit,
     ignoresMalformed: defaults.ignoreMalformed,
     hasPassthrough: [...fields.values()].some(({ type }) => type === "passthrough"),
-    dynamicTemplates: readTemplates(mappings.dynamic_templates),
+    dynamicTemplates,
     sourceMode,
   };
 }

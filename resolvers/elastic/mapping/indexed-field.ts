@@ -1,5 +1,6 @@
 // Reads the fields of a mapping: for each name, how it is indexed and where the index may differ from the documents.
 import { isJsonObject, type JsonObject, readObject } from "../../../src/core/json/lossless-json.ts";
+import { isGlobMatch } from "./index-patterns.ts";
 
 /** How one name is indexed. Names are joined by dots, as in the index. */
 export interface IndexedField {
@@ -63,8 +64,15 @@ interface ParentObject {
   readonly flat: boolean;
 }
 
-/** All fields of a mapping by name, multi-fields and runtime fields included, in the order of the mapping. */
-export function readFields(mappings: JsonObject, defaults: FieldDefaults): ReadonlyMap<string, IndexedField> {
+/**
+ * All fields of a mapping by name, multi-fields and runtime fields included, in the order of the mapping. `templates` are the
+ * mappings of its dynamic templates: a document may bring a field that is copied before the mapping is read again.
+ */
+export function readFields(
+  mappings: JsonObject,
+  templates: readonly JsonObject[],
+  defaults: FieldDefaults,
+): ReadonlyMap<string, IndexedField> {
   const reader: FieldReader = { fields: new Map(), copyTargets: new Set(), defaults };
   readProperties(reader, mappings.properties, {
     prefix: "",
@@ -73,9 +81,10 @@ export function readFields(mappings: JsonObject, defaults: FieldDefaults): Reado
     flat: String(mappings.subobjects) === "false",
   });
   addRuntimeFields(reader, mappings);
-  for (const name of reader.copyTargets) {
-    const field = reader.fields.get(name);
-    if (field !== undefined) reader.fields.set(name, { ...field, hasExtraValues: true });
+  const templateTargets = listTemplateTargets(templates);
+  for (const [name, field] of reader.fields) {
+    if (reader.copyTargets.has(name) || templateTargets.some((target) => isGlobMatch(target, name)))
+      reader.fields.set(name, { ...field, hasExtraValues: true });
   }
   hideShadowedFields(reader.fields);
   return reader.fields;
@@ -135,7 +144,7 @@ function readProperty(
 ): void {
   const { fields, copyTargets, defaults } = reader;
   const type = typeof value.type === "string" ? value.type : "object";
-  for (const target of [value.copy_to].flat()) if (typeof target === "string") copyTargets.add(target);
+  for (const target of listTargets(value)) copyTargets.add(target);
   fields.set(name, { ...readField(name, type, value, parent, defaults), partial });
   readProperties(reader, value.properties, {
     prefix: `${name}.`,
@@ -151,6 +160,18 @@ function readProperty(
       partial,
     });
   }
+}
+
+/** Where templates copy to, also from fields within their objects, with a star for each placeholder. */
+function listTemplateTargets(templates: readonly JsonObject[]): readonly string[] {
+  return templates.flatMap((template): readonly string[] => [
+    ...listTargets(template).map((target) => target.replace(/\{(?:name|dynamic_type)\}/g, "*")),
+    ...listTemplateTargets(Object.values(readObject(template, "properties")).filter(isJsonObject)),
+  ]);
+}
+
+function listTargets({ copy_to: targets }: JsonObject): readonly string[] {
+  return [targets].flat().filter((target) => typeof target === "string");
 }
 
 function readField(

@@ -77,7 +77,7 @@ test("mappings keep what was counted while applications bring attributes", () =>
       attributes: { properties: attributes },
       ...more,
     };
-    const fields = readFields({ properties } as never, {
+    const fields = readFields({ properties } as never, [], {
       ignoreMalformed: false,
       ignoreAbove: 1e9,
       standardAnalyzer: true,

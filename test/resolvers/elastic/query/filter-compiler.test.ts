@@ -206,6 +206,25 @@ describe("filter compiler, where the index differs from the document", () => {
     },
   );
 
+  test.each([
+    { type: "keyword", copy_to: "target" },
+    { type: "keyword", copy_to: ["other", "target"] },
+    { type: "keyword", copy_to: "{name}" },
+    { type: "keyword", copy_to: "tar{dynamic_type}" },
+    { properties: { own: { properties: { value: { type: "keyword", copy_to: "target" } } } } },
+  ])("takes no value for the document's in a field that a dynamic template copies to: %j", (mapping) => {
+    const mappings = {
+      dynamic_templates: [{ labels: { path_match: "labels.*", mapping } }],
+      properties: { target: { type: "keyword" }, untouched: { type: "keyword" } },
+    };
+    const [group] = readIndexMetadata({ "logs-1": { mappings } }).groups;
+    if (group === undefined) throw new Error("no group");
+    const compile = (query: string) => compileBounds(parse(query), group, ecs, product);
+    expect(compile("target=x").lower).toBe(matchNone);
+    expect(compile("target!=x").upper).toBe(matchAll);
+    expect(compile("untouched=x").lower === matchNone).toBe(mapping.copy_to === "{name}");
+  });
+
   test("looks for an object that stands for the message", () => {
     const layout = parseLogLayout(
       "{ name: own, logs: { time: at, message: [text, msg], structured: payload, severity: [lvl], hostname: h, group: g, json: source, detect: [lvl] } }",

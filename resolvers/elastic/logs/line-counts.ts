@@ -260,11 +260,22 @@ const answerSchema = z.object({
 });
 type CountAnswer = z.output<typeof answerSchema>;
 
+const noAggregations: CountAnswer["aggregations"] = {
+  times: { buckets: [] },
+  indices: { buckets: [] },
+  certain: { doc_count: 0 },
+};
+/** Where no shard is searched, an answer has no aggregations. */
+const unsearchedSchema = answerSchema
+  .omit({ aggregations: true })
+  .extend({ _shards: z.object({ total: z.literal(0), failed: z.literal(0) }) })
+  .transform((answer): CountAnswer => ({ ...answer, aggregations: noAggregations }));
+
 /** @throws {BackendError} where it is malformed or incomplete */
 function parseAnswer(backend: string, bytes: Buffer): CountAnswer {
   let answer: CountAnswer;
   try {
-    answer = answerSchema.parse(parseJson(bytes.toString()));
+    answer = z.union([answerSchema, unsearchedSchema]).parse(parseJson(bytes.toString()));
   } catch (cause) {
     throw createMalformedResponseError(backend, bytes, cause);
   }

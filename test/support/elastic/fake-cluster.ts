@@ -319,7 +319,8 @@ function search(fake: FakeSearch, pattern: string, body: JsonObject): object {
   const isUncounted = counted === false || (typeof counted === "number" && hits.length > counted);
   const selected = hits.slice(Number(from), Number(from) + Number(size));
   const page = buildPage(selected, isUncounted ? undefined : hits.length, shards);
-  if (aggs === undefined) return page;
+  // A server aggregates in shards, so that nothing stands for none.
+  if (aggs === undefined || shards === 0) return page;
   return { ...page, aggregations: aggregate(aggs as JsonObject, hits, documentReader) };
 }
 

@@ -237,6 +237,34 @@ describe("counts by the index", () => {
     await expect(count({ grouping: env })).rejects.toMatchObject({ status: 500 });
   });
 
+  test.each<[Partial<LineCountQuery>, string]>([
+    [{}, ""],
+    [{}, "env=prod"],
+    [{ grouping: env }, ""],
+    [{ grouping: severity, hasGroupBuckets: true }, ""],
+  ])("counts nothing where no index matches the pattern: %j %s", async (over, query) => {
+    const { count } = await openStore();
+    const source = { id: "app", index: "other-*", layout: "ecs", tenantFilter: undefined };
+    const counted = await count({ source, ...over }, query);
+    expect(counted).toMatchObject({ total: 0, lacking: 0, buckets: new Map() });
+    expect([...(counted?.groups.values() ?? [])].filter((lines) => lines > 0)).toEqual([]);
+  });
+
+  test("fails where no shard was searched of indices that the mappings still name", async () => {
+    const change = (answer: Answer) =>
+      Object.assign(answer, { _shards: { total: 0, failed: 0 }, aggregations: undefined });
+    const { count, sent } = await openStore({ change });
+    await expect(count()).rejects.toMatchObject({ failure: "partial" });
+    expect(sent).toHaveLength(3);
+  });
+
+  test("fails where shards were searched and nothing aggregated", async () => {
+    const { count } = await openStore({
+      change: (answer) => Object.assign(answer, { aggregations: undefined }),
+    });
+    await expect(count()).rejects.toMatchObject({ failure: "malformed" });
+  });
+
   test("fails where shards failed", async () => {
     const { count } = await openStore({ change: add(1, "_shards", "failed") });
     await expect(count()).rejects.toMatchObject({ failure: "partial" });

@@ -51,7 +51,7 @@ export interface GroupReader {
   plan: SearchPlan | undefined;
   /** Whether the first search has decided if it needs fresh mappings. */
   hasChosenFreshness: boolean;
-  /** Whether a search has found a document with several times, one of them before its range. */
+  /** Whether a search has found a document with several times, one of them before its range, or was rejected as if it had. */
   hasSeveralTimes: boolean;
   /** False once the backend has rejected the filter's query: then the documents alone decide. */
   isFilterPushedDown: boolean;

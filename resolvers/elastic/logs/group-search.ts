@@ -49,6 +49,8 @@ export async function searchPlanned<Response extends ReachedIndices>(
       // An index that the mapping did not know may reject what was compiled without it. A cluster may also reject expensive
       // queries, which the product shows from then on. A failure (500) says nothing of the query, which is sent once more.
       reader.isFilterPushedDown = attempt === 0;
+      // A document that the range finds by another of its times may have one that cannot be sorted by.
+      reader.hasSeveralTimes ||= plan.timeColumn.sortsNanos;
     } else {
       const isUnseen = hasUnseenIndex(plan, result);
       if (!isUnseen && !isStale(metadata, result, mappingCache.findAcceptedShardCount(source.index))) {

@@ -21,6 +21,8 @@ export const dateNanosRange = allTime;
 const longRange = { from: -(2n ** 63n), to: 2n ** 63n - 1n };
 
 export interface TimeColumn {
+  /** Whether it sorts by nanoseconds, which a server rejects where a document that is found has a `date` before 1970. */
+  readonly sortsNanos: boolean;
   /** Finds all documents in the range, and those that the index rounds into it. Bounds are inclusive. */
   buildRangeQuery(from: Instant, to: Instant): Query;
   /** Finds all documents with a time in a millisecond before that of the instant. */
@@ -34,6 +36,7 @@ export interface TimeColumn {
 export function createDateColumn(field: string, nanos: boolean): TimeColumn {
   const buildQuery = nanos ? buildNanosRangeQuery : buildDateRangeQuery;
   return {
+    sortsNanos: nanos,
     buildRangeQuery: (from, to) => buildQuery(field, from, to),
     buildBeforeQuery: (instant) => buildQuery(field, undefined, (floorToMilli(instant) - 1n) as Instant),
     buildSort: (order) => ({
@@ -53,6 +56,7 @@ export function createNumberColumn(field: string, unit: bigint, isAlsoDate = fal
   // Such an index reads whole milliseconds and seconds as dates that it can hold.
   const build = isAlsoDate && unit < nanosPerMilli ? buildTolerantRangeQuery : buildNumberRangeQuery;
   return {
+    sortsNanos: false,
     buildRangeQuery(from, to) {
       const [first, last] = [-roundDownQuotient(-from, unit), roundDownQuotient(to, unit)];
       const gte = first > longRange.from ? first : longRange.from;

@@ -390,7 +390,8 @@ type SortKey = string | Readonly<Record<string, { readonly order: string; readon
 function readSortValue(key: SortKey, document: JsonObject, at: number): number {
   if (key === "_doc") return at;
   const [[name, options] = ["", undefined]] = Object.entries(key);
-  const value = toComparable(listFieldValues(document, name)[0]);
+  const values = listFieldValues(document, name).map(toComparable);
+  const value = values.length === 0 ? Number.NaN : Math.min(...values);
   return options?.numeric_type === "date_nanos" ? value * 1e6 : value;
 }
 

@@ -16,7 +16,7 @@ afterEach(async () => {
 const [keyword, text] = [{ type: "keyword" }, { type: "text" }];
 
 /** An index of Elastic Common Schema, with a time of type `date`. */
-const createEcs = (time: string): FakeIndex => ({
+const createEcs = (time: string | readonly string[]): FakeIndex => ({
   mappings: {
     properties: {
       "@timestamp": { type: "date" },
@@ -41,15 +41,24 @@ const createFluentBit = (time: string): FakeIndex => ({
   documents: [{ "@timestamp": time, log: "b", stream: "stdout", kubernetes: { pod_name: "web-1" } }],
 });
 
-/** All lines of a server that rejects times that a `date_nanos` cannot hold. */
+interface Hits {
+  readonly hits: readonly { readonly sort: readonly number[] }[];
+}
+const allRange = { from: fromMillis(-1_000), to: (allTime.to + 1n) as Instant };
+
+/** The lines of a server that rejects times that a `date_nanos` cannot hold, as bounds and to sort by. */
 async function readLines(
   indices: Readonly<Record<string, FakeIndex>>,
+  range = allRange,
 ): Promise<readonly (string | undefined)[]> {
   const search = createFakeSearch(indices, "Elasticsearch");
   const fake = await openScriptedSource((response, request, body) => {
     const bounds = [...body.matchAll(/"[gl]te?":"([^"]+)"/g)].map(([, text = ""]) => parseInstant(text));
     if (bounds.some((bound) => bound !== undefined && (bound < allTime.from || bound > allTime.to)))
       return sendJson(response, { error: "cannot be stored in nanosecond resolution" }, 400);
+    const { hits } = search.answer(request, body) as { readonly hits?: Hits };
+    if (body.includes('"numeric_type":"date_nanos"') && hits?.hits.some(({ sort: [time = 0] }) => time < 0))
+      return sendJson(response, { error: "before the epoch in 1970" }, 400);
     search.reply(response, request, body);
   });
   const cluster = openCluster(fake.url);
@@ -57,7 +66,7 @@ async function readLines(
   const lines: LogLine[] = [];
   const query = {
     sources: [{ id: "app", index: "logs-*", layout: "auto", tenantFilter: undefined }],
-    range: { from: fromMillis(-1_000), to: (allTime.to + 1n) as Instant },
+    range,
     filter: parse(""),
     order: "asc",
     expectedLines: 10,
@@ -73,6 +82,20 @@ const fluentBit = createFluentBit("2026-01-15T10:00:01Z");
 test("lines of both layouts are read in a range beyond what nanoseconds can hold", async () => {
   const ecs = createEcs("2026-01-15T10:00:00Z");
   expect(await readLines({ "logs-date": ecs, "logs-nanos": fluentBit })).toEqual(["a", "b"]);
+});
+
+test("a document with a time before 1970 beside one in the range is a line of neither", async () => {
+  const times = ["2026-01-15T10:00:00Z", "1950-01-01T00:00:00Z"];
+  const several = createEcs(times);
+  const indices = {
+    "logs-date": {
+      ...several,
+      documents: [several, createEcs("2026-01-15T10:00:02Z")].flatMap((one) => one.documents),
+    },
+    "logs-nanos": fluentBit,
+  };
+  const range = { from: fromMillis(Date.parse("2026-01-01")), to: fromMillis(Date.parse("2026-02-01")) };
+  expect(await readLines(indices, range)).toEqual(["b", "a"]);
 });
 
 test("a line out there is refused", async () => {

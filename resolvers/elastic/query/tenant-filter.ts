@@ -111,8 +111,13 @@ function compileComparison(leaf: Compare, group: IndexGroup): Query {
     );
   }
   const reason = describeInexactness(field, leaf.value);
-  if (reason !== undefined)
-    throw new TenantFilterError(`${name} is ${reason} in ${summariseIndices(group)}; it must be a keyword`);
+  if (reason !== undefined) {
+    const exact = findExactMultiField(field, leaf.value, group);
+    const example = exact === undefined ? "" : `, as ${exact} is there`;
+    throw new TenantFilterError(
+      `${name} is ${reason} in ${summariseIndices(group)}; it must be a keyword${example}`,
+    );
+  }
   if (field.partial && leaf.operator === "!=") {
     throw new TenantFilterError(
       `a line of ${summariseIndices(group)} may have ${name} within an object, where the index does not see it, so != would let it through`,
@@ -120,6 +125,14 @@ function compileComparison(leaf: Compare, group: IndexGroup): Query {
   }
   const term = { term: { [name]: leaf.value } };
   return leaf.operator === "=" ? term : not(term);
+}
+
+/** The name of the keyword that a mapping keeps beside a text, as dynamic mapping makes `service.name.keyword`. */
+function findExactMultiField(field: IndexedField, value: string, group: IndexGroup): string | undefined {
+  return field.multiFields.find((name) => {
+    const other = findField(group, name, name);
+    return other?.type === "keyword" && describeInexactness(other, value) === undefined;
+  });
 }
 
 function joinFieldName(field: Field): string {

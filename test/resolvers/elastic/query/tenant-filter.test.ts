@@ -119,6 +119,10 @@ describe("tenant filter", () => {
     fixed: { type: "constant_keyword" },
     flag: { type: "boolean" },
     text: { type: "text" },
+    dynamic: {
+      type: "text",
+      fields: { raw: { ...keyword, index: false }, keyword: { ...keyword, ignore_above: 3 } },
+    },
     number: { type: "long" },
     map: { type: "flattened" },
     cut: { type: "flattened", ignore_above: 3 },
@@ -159,7 +163,8 @@ describe("tenant filter", () => {
     ["number>1", "only = and !="],
     ["unknown!=a", "not mapped"],
     ["tenant=a OR unknown!=a", "not mapped"],
-    ["text=a", "of type text"],
+    ["text=a", "of type text in logs-1; it must be a keyword"],
+    ["dynamic=a", "of type text in logs-1; it must be a keyword, as dynamic.keyword is there"],
     ["number=1", "of type long"],
     ["lower=a", "rewritten"],
     ["short=abcd", "left out of the index"],
@@ -172,6 +177,10 @@ describe("tenant filter", () => {
     ["(tenant=a", "expected"],
   ])("rejects an inexact tenant filter: %s", (where, reason) => {
     expect(() => compile(where)).toThrow(reason);
+  });
+
+  test("names no multi-field that would be inexact too", () => {
+    expect(() => compile("dynamic=abcd")).toThrow(/it must be a keyword$/);
   });
 
   test.each([

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { hour, type Millis, minute } from "../../src/core/time.ts";
 import { resolutions } from "../../src/metrics/measures.ts";
 import { type PrometheusName, prometheusServers, startPrometheus } from "../../test/servers/prometheus.ts";
-import { long, printCounters, wide } from "../fixtures/restarting-counters.ts";
+import { gauges, long, printCounters, wide } from "../fixtures/restarting-counters.ts";
 import { type Call, send } from "../harness/http-client.ts";
 import { readCpuMillis, type Subject } from "../harness/process.ts";
 import { calculateMedian, type Figure, summarise } from "../harness/report.ts";
@@ -130,6 +130,14 @@ function listGaugeQuestions(): readonly Question[] {
       title: "20 gauges, 30 d hourly, p_95",
       field: "p_95",
       direct: (selector, window) => `avg(quantile_over_time(0.95, ${selector}[${window}]))`,
+    },
+    {
+      ...month,
+      title: "20 gauges, 30 d hourly, p_95, all series",
+      field: "p_95",
+      by: ["n"],
+      series: gauges,
+      direct: (selector, window) => `quantile_over_time(0.95, ${selector}[${window}])`,
     },
   ];
 }

@@ -76,6 +76,10 @@ test("`npm version` writes the version wherever it stands", () => {
   }
 });
 
+test("the security policy names no version, which nobody would raise", () => {
+  expect(readFileSync("SECURITY.md", "utf8").match(/\b\d+\.(?:\d+|x)\b/g)).toBeNull();
+});
+
 /** What `test/upgrade/upgrade.test.ts` will read. */
 function checkFixture(folder: string): void {
   const examples = readFileSync(join(folder, "examples.yaml"), "utf8").split(/^---$/m);

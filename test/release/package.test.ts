@@ -1,5 +1,6 @@
 // The npm package without its dependencies: its files, its imports, its manifest. `test/program/package.test.ts` starts the program
 // from them; `test/backends/program/package.test.ts` installs the whole tarball.
+import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { isBuiltin } from "node:module";
 import { tmpdir } from "node:os";
@@ -107,6 +108,11 @@ describe("the package", () => {
     const suite = manifest.exports["./conformance/*"].default.replace("./", "").replace("*", "logs");
     expect(files).toEqual(expect.arrayContaining([suite, manifest.exports["./backend"].default.slice(2)]));
   });
+});
+
+test("the checkout itself is not packed, under the name of the package", () => {
+  const pack = () => execFileSync("npm", ["pack", "--dry-run"], { stdio: "pipe" });
+  expect(pack).toThrow("Use: npm run package");
 });
 
 test("JavaScript is named where a module is, and nowhere else", () => {

@@ -11,6 +11,7 @@ import {
   aggregate,
   call,
   combineMetrics,
+  type Matcher,
   matchEqual,
   metricName,
   type RangeEdge,
@@ -21,8 +22,9 @@ import {
 import { collectSeries, type SampleSeries } from "./client/response-scanner.ts";
 import { formatSeriesKey, readLabel } from "./counters/series-reader.ts";
 
-/** The samples that are compared, per series. */
+/** The samples that are compared, per series. Fewer of a series show nothing: counters of a young target are often equal. */
 const reach: Millis = 5 * minute;
+const leastSamples = 4;
 /** Counters that are counted, and those of them whose samples are read. */
 const [maxCounted, maxRead] = [40, 8];
 /** A metric with more series is not read. */
@@ -31,13 +33,17 @@ const maxConcurrent = 4;
 
 /** Every target has these. */
 const targetMetrics = ["up", "process_start_time_seconds", "process_cpu_seconds_total"];
-/** What the documentation of Prometheus' operator, Thanos, Mimir and VictoriaMetrics calls the label. */
+/**
+ * What the documentation of Prometheus' operator, Thanos, Mimir and VictoriaMetrics calls the label. One of another name needs
+ * more evidence.
+ */
 const usualName =
   /^_*(?:(?:prometheus|thanos|receive|rule|ruler|ha|monitor|vmagent|scraper)_)?replica(?:_label)?_*$/i;
 
 /**
  * A sentence for each label that divides equal series, with what to do. `names` are those of all metrics under the forced
- * labels. Reads at most eight metrics of 2,000 series in nine backend requests. @throws {BackendError}
+ * labels. Reads at most eight metrics of 2,000 series in nine backend requests, and one more for each label without a usual
+ * name. @throws {BackendError}
  */
 export async function describeReplicaLabels(
   client: Pick<PrometheusClient, "query" | "readTraits">,
@@ -66,11 +72,28 @@ export async function describeReplicaLabels(
     ({ name }, either) => client.query(selected(name), { at: now }, collectSeries, either),
     signal,
   );
-  return findReplicaLabels(metrics).map(describeLabel);
+  const isEverywhere = async (label: string): Promise<boolean> => {
+    const lacking = combineMetrics(chosen, ({ value }) => {
+      const without = selectRecent(match, edge, value, matchEqual(label, ""));
+      return aggregate("count", [metricName], call("last_over_time", without));
+    });
+    return (await client.query(lacking, { at: now }, collectSeries, signal)).length === 0;
+  };
+  const sentences: string[] = [];
+  for (const found of findReplicaLabels(metrics))
+    if (usualName.test(found.label) || (await isEverywhere(found.label)))
+      sentences.push(describeLabel(found));
+  return sentences;
 }
 
-function selectRecent(match: ForcedLabels, edge: RangeEdge, name: string): RangeSelector {
-  return selectRange(select(match, [matchEqual(metricName, name)]), edge, { from: reach - 1, to: 0 });
+function selectRecent(
+  match: ForcedLabels,
+  edge: RangeEdge,
+  name: string,
+  ...matchers: readonly Matcher[]
+): RangeSelector {
+  const selector = select(match, [matchEqual(metricName, name), ...matchers]);
+  return selectRange(selector, edge, { from: reach - 1, to: 0 });
 }
 
 /** Some names from all over the list. */
@@ -106,12 +129,13 @@ interface Evidence {
   copies: number;
   /** The values that all of them have so far; undefined before the first. */
   common: ReadonlySet<string> | undefined;
-  /** Series that differ in the label only, and are the same counter. */
+  /** Metrics whose series that differ in the label only are the same counter. */
   risen: number;
-  /** The same, but the value did not change. */
+  /** The same, but no value changed. */
   equal: number;
   differing: number;
 }
+type Verdict = "risen" | "equal" | "plain" | "few" | "differing";
 
 /** The labels whose values divide series that are equal otherwise, in any of the metrics and against none. */
 function findReplicaLabels(metrics: readonly (readonly SampleSeries[])[]): readonly ReplicaLabel[] {
@@ -134,14 +158,15 @@ function findReplicaLabels(metrics: readonly (readonly SampleSeries[])[]): reado
   });
 }
 
-/** Values at rest may be equal by chance: they count for a label with a usual name, or where there are several. */
+/** A counter may be equal to another one by chance, above all at rest: a label without a usual name needs two metrics. */
 function isReplicaLabel(label: string, { values, risen, equal, differing }: Evidence): boolean {
   if (values.size < 2 || differing > 0) return false;
-  return risen > 0 || (usualName.test(label) ? equal > 0 : equal > 2);
+  return usualName.test(label) ? risen + equal > 0 : risen > 0 && risen + equal > 1;
 }
 
 function weighMetric(all: readonly SampleSeries[], label: string, evidence: Evidence): void {
   const groups = Map.groupBy(all, ({ labels: { [label]: _, ...others } }) => formatSeriesKey(others));
+  const verdicts = new Set<Verdict>();
   for (const series of groups.values()) {
     const group = series.filter(({ labels }) => labels[label] !== undefined);
     const values = new Set(group.map(({ labels }) => readLabel(labels, label)));
@@ -150,30 +175,57 @@ function weighMetric(all: readonly SampleSeries[], label: string, evidence: Evid
     if (group.length < 2) continue;
     for (const value of values) evidence.values.add(value);
     evidence.copies = Math.max(evidence.copies, group.length);
-    const verdict = compareCounters(group);
-    // Zeros and ones are equal everywhere, such as those of `up`; the names of labels still tell.
-    if (verdict === "plain" && !usualName.test(label)) continue;
-    evidence[verdict === "plain" ? "equal" : verdict] += 1;
+    verdicts.add(compareCounters(group));
   }
+  if (verdicts.has("differing")) evidence.differing += 1;
+  else if (verdicts.has("risen")) evidence.risen += 1;
+  // Zeros and ones are equal everywhere, such as those of `up`; the names of labels still tell.
+  else if (verdicts.has("equal") || (verdicts.has("plain") && usualName.test(label))) evidence.equal += 1;
 }
 
-/** Whether the samples of all series are those of one counter: `plain` if that never was anything but 0 or 1. */
-function compareCounters(group: readonly SampleSeries[]): "risen" | "equal" | "plain" | "differing" {
-  const merged = group
-    .flatMap(({ times, values }, series) =>
-      [...times].map((time, position) => ({ time, series, value: readNumber(values, position) })),
-    )
-    .sort((a, b) => a.time - b.time || a.value - b.value);
+/**
+ * Whether the samples of all series are those of one counter: `plain` if that never was anything but 0 or 1, `few` where that
+ * may be by chance.
+ */
+function compareCounters(group: readonly SampleSeries[]): Verdict {
+  const merged = mergeSamples(group);
   let [falls, rises, changes] = [0, 0, 0];
-  for (const [position, { series, value }] of merged.entries()) {
+  for (const [position, sample] of merged.entries()) {
     const before = merged[position - 1];
     if (before === undefined) continue;
-    if (value < before.value) falls += 1;
-    if (value > before.value) rises += 1;
-    if (series !== before.series) changes += 1;
+    if (areOfTwoCounters(before, sample)) return "differing";
+    if (sample.value < before.value) falls += 1;
+    if (sample.value > before.value) rises += 1;
+    if (sample.series !== before.series) changes += 1;
   }
   // The target may have restarted once.
   if (falls > 1) return "differing";
-  if (rises > 0 || falls > 0) return changes > 2 ? "risen" : "differing";
+  if (group.some(({ times }) => times.length < leastSamples)) return "few";
+  if (rises + falls > 0) return changes > 2 ? "risen" : "differing";
   return (merged[0]?.value ?? 0) > 1 ? "equal" : "plain";
+}
+
+interface Sample {
+  readonly time: number;
+  readonly series: number;
+  readonly value: number;
+  /** Below the one before it of its own series. */
+  readonly isFall: boolean;
+}
+
+/** A counter has one value at a time, and falls where its target restarts: in the samples of each scraper. */
+function areOfTwoCounters(before: Sample, { time, value, isFall }: Sample): boolean {
+  return time === before.time ? value !== before.value : value < before.value && !isFall;
+}
+
+/** The samples of all series in the order of time. */
+function mergeSamples(group: readonly SampleSeries[]): readonly Sample[] {
+  return group
+    .flatMap(({ times, values }, series) =>
+      [...times].map((time, position) => {
+        const value = readNumber(values, position);
+        return { time, series, value, isFall: position > 0 && value < readNumber(values, position - 1) };
+      }),
+    )
+    .sort((a, b) => a.time - b.time || a.value - b.value);
 }

@@ -28,18 +28,17 @@ function describeLabels(series: readonly WrittenSeries[], match: Labels = {}): P
   const names = [...new Set(series.map(({ labels }) => labels.__name__ ?? ""))].sort();
   return describeReplicaLabels(createEvaluator(series, "open"), match, names, now, never);
 }
-const replicated = (
-  label: string,
-  values: readonly string[],
-  name = "http_requests_total",
-): WrittenSeries[] =>
-  values.flatMap((value, position) =>
-    ["a", "b"].map((instance, target) =>
-      writeCounter(
-        name,
-        { site: "shop", job: "api", instance, [label]: value },
-        1_000 + position * 4_000,
-        growing(3 + target, 10_000 * target),
+const metrics = ["http_requests_total", "http_errors_total"];
+const replicated = (label: string, values: readonly string[], names = metrics): WrittenSeries[] =>
+  names.flatMap((name) =>
+    values.flatMap((value, position) =>
+      ["a", "b"].map((instance, target) =>
+        writeCounter(
+          name,
+          { site: "shop", job: "api", instance, [label]: value },
+          1_000 + position * 4_000,
+          growing(3 + target, 10_000 * target),
+        ),
       ),
     ),
   );
@@ -109,10 +108,60 @@ describe("describeReplicaLabels", () => {
     expect(await describeLabels(series)).toEqual([]);
   });
 
+  test("says nothing of a label of one metric that was scraped a few times", async () => {
+    const write = (cache: string, values: readonly number[]) => ({
+      labels: { __name__: "readout_cache_requests_total", result: "miss", cache },
+      samples: values.map((value, index) => [now - 45_000 + index * 15_000, value] as const),
+    });
+    const series = [write("mappings", [3, 4, 4]), write("metric_names", [2, 3, 3])];
+    expect(await describeLabels(series)).toEqual([]);
+  });
+
+  test("says nothing of a label that some series lack, also those of a metric that is one series", async () => {
+    const up = writeCounter("up", { job: "api" }, 0, () => 1);
+    expect(await describeLabels([...replicated("cache", ["a", "b"]), up])).toEqual([]);
+    const others = writeCounter("http_errors_total", { job: "api" }, 0, growing(1));
+    expect(await describeLabels([...replicated("cache", ["a", "b"]), others])).toEqual([]);
+  });
+
+  test("takes one metric, or values at rest, for no evidence of a label without a usual name", async () => {
+    expect(await describeLabels(replicated("zone", ["a", "b"], ["http_requests_total"]))).toEqual([]);
+    const names = ["a_total", "b_total", "c_total", "d_total"];
+    const resting = (label: string) =>
+      names.flatMap((name) =>
+        ["x", "y"].map((value, index) => writeCounter(name, { [label]: value }, index, () => 7)),
+      );
+    expect(await describeLabels(resting("zone"))).toEqual([]);
+    expect(await describeLabels(resting("replica"))).toHaveLength(1);
+  });
+
+  test("waits for some samples of each series, whatever the name of the label", async () => {
+    const series = replicated("replica", ["p-0", "p-1"]);
+    const latest = (count: number) =>
+      series.map(({ labels, samples }) => ({
+        labels,
+        samples: samples.filter(([time]) => time <= now).slice(-count),
+      }));
+    expect(await describeLabels(latest(3))).toEqual([]);
+    expect(await describeLabels(latest(4))).toHaveLength(1);
+  });
+
+  test.each([
+    ["once without a restart", 4_000],
+    ["never in the order of time, but has two values at one time", 0],
+  ])("says nothing of a counter that falls %s", async (_, delay) => {
+    const rising = (from: number) => (time: number) => (time < from ? 3 : 4);
+    const series = [
+      writeCounter("jobs_total", { replica: "0" }, 0, rising(now - 60_000)),
+      writeCounter("jobs_total", { replica: "1" }, delay, rising(now - 45_000)),
+    ];
+    expect(await describeLabels(series)).toEqual([]);
+  });
+
   test("names the label across a restart of the target", async () => {
     const restarting = (time: number) => (time < now - 100_000 ? growing(5)(time) : growing(5)(time) - 4_000);
-    const series = ["p-0", "p-1"].map((ha, index) =>
-      writeCounter("http_requests_total", { job: "api", ha }, index * 4_000, restarting),
+    const series = metrics.flatMap((name) =>
+      ["p-0", "p-1"].map((ha, index) => writeCounter(name, { job: "api", ha }, index * 4_000, restarting)),
     );
     expect(await describeLabels(series)).toHaveLength(1);
   });
@@ -129,12 +178,14 @@ describe("describeReplicaLabels", () => {
     await fc.assert(
       fc.asyncProperty(label, targets, fc.integer({ min: 2, max: 3 }), async (name, all, count) => {
         const series = all.flatMap((target, position) =>
-          Array.from({ length: count }, (_, replica) =>
-            writeCounter(
-              "work_total",
-              { ...target, [name]: String(replica) },
-              replica * 3_000,
-              growing(1 + position, position * 7_000),
+          metrics.flatMap((metric) =>
+            Array.from({ length: count }, (_, replica) =>
+              writeCounter(
+                metric,
+                { ...target, [name]: String(replica) },
+                replica * 3_000,
+                growing(1 + position, position * 7_000),
+              ),
             ),
           ),
         );

@@ -136,11 +136,13 @@ function isNotFound(error: unknown): boolean {
 
 /** The names in a pattern, without wildcards, that are missing from the response of `GET /<pattern>`. */
 function listUnseenNames(pattern: string, response: Readonly<Record<string, unknown>>): readonly string[] {
-  const indices = Object.entries(response as Readonly<Record<string, { aliases?: object } | null>>);
+  const indices = Object.entries(
+    response as Readonly<Record<string, { aliases?: object; data_stream?: unknown } | null>>,
+  );
   const isSeen = (name: string) =>
     indices.some(
       ([index, definition]) =>
-        index === name || index.startsWith(`.ds-${name}-`) || Object.hasOwn(definition?.aliases ?? {}, name),
+        index === name || definition?.data_stream === name || Object.hasOwn(definition?.aliases ?? {}, name),
     );
   return pattern
     .split(",")

@@ -2,6 +2,7 @@
 import { expect, test } from "vitest";
 import type { ElasticClient } from "#resolvers/elastic/client/client.ts";
 import { loadIndexMetadata, type ReadMappings } from "#resolvers/elastic/search/mapping-loader.ts";
+import { BackendError } from "#src/core/errors.ts";
 import { countTurns } from "../../../support/event-loop-turns.ts";
 
 const properties = Object.fromEntries(
@@ -46,4 +47,26 @@ test("a large response lets other work run, also where it is the same as before"
   const least = Math.floor(bytes.length / 300_000);
   expect(await countTurns(() => load(bytes))).toBeGreaterThanOrEqual(2 * least);
   expect(await countTurns(() => load(bytes))).toBeGreaterThanOrEqual(least);
+});
+
+const backingIndex = {
+  ".ds-logs-app-2025.01.01-000001": { aliases: {}, mappings: { properties: {} }, data_stream: "logs-app" },
+};
+
+test.each([
+  ["logs,logs-*", "/logs/_search"],
+  ["logs-app,logs-*", undefined],
+])("of %s, a data stream answers for its own name only", async (pattern, probed) => {
+  const paths: string[] = [];
+  const client = {
+    async send({ path, method }: { readonly path: string; readonly method: string }) {
+      if (method === "GET") return Buffer.from(JSON.stringify(backingIndex));
+      paths.push(path);
+      throw new BackendError("elk", "denied", "no permission", { status: 403 });
+    },
+  } as unknown as ElasticClient;
+  const loaded = loadIndexMetadata("elk", client, pattern, new Map(), new AbortController().signal);
+  if (probed === undefined) await loaded;
+  else await expect(loaded).rejects.toMatchObject({ failure: "denied", status: 403 });
+  expect(paths).toEqual(probed === undefined ? [] : [probed]);
 });

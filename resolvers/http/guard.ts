@@ -175,7 +175,7 @@ async function waitForSlot(
     return await state.bulkhead.acquire(client?.account, signal);
   } catch (error) {
     if (!(error instanceof QueueFullError)) throw error;
-    throw new BackendError(state.backend, "overloaded", error.message, error);
+    throw new BackendError(state.backend, "overloaded", error.message, { cause: error });
   } finally {
     endWait();
   }

@@ -209,6 +209,8 @@ interface BackendErrorOptions {
   readonly cause?: unknown;
   readonly status?: number | undefined;
   readonly retryAfterSeconds?: number | undefined;
+  /** An error is no set of options, though all of these may be absent. */
+  readonly message?: never;
 }
 
 /** A limit of Readout itself. Without a sentence of its own, a client cannot distinguish it from one of a source. */

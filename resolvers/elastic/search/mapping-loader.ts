@@ -120,11 +120,13 @@ async function requireWholeAlias(
   signal: AbortSignal,
 ): Promise<void> {
   const path = `/_resolve/index/${encodePattern(name)}`;
-  const { success, data, error } = resolvedNames.safeParse(
-    await client.sendJson({ method: "GET", path }, signal),
-  );
+  const {
+    success,
+    data,
+    error: cause,
+  } = resolvedNames.safeParse(await client.sendJson({ method: "GET", path }, signal));
   if (!success)
-    throw new BackendError(backend, "malformed", `the resolution of ${name} cannot be read`, error);
+    throw new BackendError(backend, "malformed", `the resolution of ${name} cannot be read`, { cause });
   if (Object.values(data).some((found) => found.some((one) => one.name === name))) return;
   const reason = `the credentials may read some of the indices of ${name} only`;
   throw new BackendError(backend, "partial", reason);

@@ -70,3 +70,14 @@ test.each([
   else await expect(loaded).rejects.toMatchObject({ failure: "denied", status: 403 });
   expect(paths).toEqual(probed === undefined ? [] : [probed]);
 });
+
+test("the error of a resolution that cannot be read has a cause", async () => {
+  const client = {
+    send: async ({ method }: { readonly method: string }) =>
+      Buffer.from(JSON.stringify(method === "GET" ? {} : { hits: { hits: [] } })),
+    sendJson: async () => ({ indices: "none" }),
+    detectProduct: async () => ({ narrowsAliases: true }),
+  } as unknown as ElasticClient;
+  const loaded = loadIndexMetadata("elk", client, "logs", new Map(), new AbortController().signal);
+  await expect(loaded).rejects.toMatchObject({ failure: "malformed", cause: { name: "ZodError" } });
+});

@@ -100,11 +100,11 @@ function recordFailure<Request, Response>(
   if (signal.aborted) {
     const { reason } = signal;
     const isLate = reason instanceof BackendError && reason.failure === "timeout";
-    if (isLate && elapsed >= timeout / 2) suspendNode(node);
+    if (isLate && elapsed >= timeout / 2) suspendFailedNode(node);
     return true;
   }
   const { failure, message } = toBackendError(backend, error);
-  if (failure === "unreachable" || failure === "timeout") suspendNode(node);
+  if (failure === "unreachable" || failure === "timeout") suspendFailedNode(node);
   return !notSentPattern.test(message);
 }
 
@@ -133,12 +133,17 @@ function suspendNode<Request, Response>(node: Node<Request, Response>): void {
   node.failures++;
 }
 
+/** The requests that are in flight when a node fails are one failure of it. */
+function suspendFailedNode<Request, Response>(node: Node<Request, Response>): void {
+  if (node.failures === 0 || node.suspendedUntil <= performance.now()) suspendNode(node);
+}
+
 function recordResponse<Request, Response>(
   { isNodeUnavailable }: NodePool<Request, Response>,
   node: Node<Request, Response>,
   response: Response,
 ): void {
-  if (isNodeUnavailable(response)) suspendNode(node);
+  if (isNodeUnavailable(response)) suspendFailedNode(node);
   else node.failures = 0;
 }
 

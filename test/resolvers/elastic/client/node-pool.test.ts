@@ -122,27 +122,34 @@ describe.each(["Elasticsearch", "OpenSearch"])("node pool of three %s nodes", (p
   });
 });
 
-test("each probe that a node fails doubles its suspension once", async () => {
-  vi.useFakeTimers();
-  const probes: number[] = [];
-  const transports = [503, 200].map((status, at) => ({
-    async send(request: string) {
-      if (at === 0 && request === "probe") probes.push(performance.now() / 1_000);
-      return status;
-    },
-    close: async () => {},
-  }));
-  const pool = createNodePool({
-    backend: "elk",
-    transports,
-    timeout: 1_000,
-    probeRequest: "probe",
-    isNodeUnavailable: (status) => status === 503,
-  });
-  const started = performance.now() / 1_000;
-  for (let second = 0; second <= 100; second++) {
-    await pool.send("search", AbortSignal.timeout(1_000));
-    await vi.advanceTimersByTimeAsync(1_000);
-  }
-  expect(probes.map((at) => Math.round(at - started))).toEqual([5, 15, 35, 75]);
-});
+test.each([1, 8])(
+  "each probe that a node fails doubles its suspension once, %i requests at once",
+  async (atOnce) => {
+    vi.useFakeTimers();
+    const probes: number[] = [];
+    const transports = [503, 200].map((status, at) => ({
+      async send(request: string) {
+        if (at === 0 && request === "probe") probes.push(performance.now() / 1_000);
+        return status;
+      },
+      close: async () => {},
+    }));
+    const pool = createNodePool({
+      backend: "elk",
+      transports,
+      timeout: 1_000,
+      probeRequest: "probe",
+      isNodeUnavailable: (status) => status === 503,
+    });
+    const started = performance.now() / 1_000;
+    for (let second = 0; second <= 100; second++) {
+      await Promise.all(
+        Array.from({ length: atOnce * transports.length }, () =>
+          pool.send("search", AbortSignal.timeout(1_000)),
+        ),
+      );
+      await vi.advanceTimersByTimeAsync(1_000);
+    }
+    expect(probes.map((at) => Math.round(at - started))).toEqual([5, 15, 35, 75]);
+  },
+);

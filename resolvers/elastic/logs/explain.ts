@@ -48,31 +48,33 @@ export async function explainSource(
     source,
     layout: [...new Set(layoutGroups.map(({ layout }) => layout.name))].join(", "),
     indices: metadata.opaque ? undefined : [...metadata.indices].sort(),
-    leaves: await explainLeaves(filter, layoutGroups, metadata, product),
-    notes: await listNotes(source, filter, layoutGroups, metadata, product),
+    leaves: await explainLeaves(filter, layoutGroups, metadata, product, signal),
+    notes: await listNotes(source, filter, layoutGroups, metadata, product, signal),
   };
 }
 
 /**
  * How each leaf is decided in each group of indices, from left to right. Groups with the same explanation are one plan. With an
- * opaque mapping, the documents decide every leaf.
+ * opaque mapping, the documents decide every leaf. @throws the signal's reason
  */
 export async function explainLeaves(
   filter: Filter,
   layoutGroups: readonly ExplainedGroup[],
   { opaque }: Pick<IndexMetadata, "opaque">,
   product: Product,
+  signal: AbortSignal,
 ): Promise<readonly LeafPlan[]> {
   const leaves = listComparisons(filter);
   if (opaque) {
     const why = "the mapping may not be read, so the index cannot be used";
     return leaves.map((leaf) => ({ leaf, by: "documents", why, indices: [] }));
   }
-  const pause = createPause();
+  const groups = layoutGroups.flatMap(listGroups);
+  const pause = createPause(signal);
   const explained: LeafPlan[] = [];
   for (const leaf of leaves) {
     const plans = new Map<string, LeafPlan & { readonly indices: string[] }>();
-    for (const { layout, group } of layoutGroups.flatMap(listGroups)) {
+    for (const { layout, group } of groups) {
       const { lower, upper } = compileBounds(leaf, group, layout, product);
       const by = isSameQuery(lower, upper) ? "index" : upper === matchAll ? "documents" : "candidates";
       const why = by === "index" ? explainExactLeaf(upper) : explainInexactLeaf(leaf, group, layout, product);
@@ -114,6 +116,7 @@ async function listNotes(
   layoutGroups: readonly ExplainedGroup[],
   metadata: IndexMetadata,
   product: Product,
+  signal: AbortSignal,
 ): Promise<readonly string[]> {
   const notes: string[] = [];
   if (tenantFilter !== undefined) notes.push(`every search includes the tenant filter: ${tenantFilter}`);
@@ -121,7 +124,7 @@ async function listNotes(
   for (const { layout, groups } of metadata.opaque || filter.kind === "all" ? [] : layoutGroups) {
     const named = layoutGroups.length > 1 ? `${layout.name}: ` : "";
     if (groups.length === 0) continue;
-    const bounds = await compileByGroup(filter, groups, layout, product);
+    const bounds = await compileByGroup(filter, groups, layout, product, signal);
     const queries = groups.map((group) => ({ group, query: requireKey(bounds, group).upper }));
     if (queries.every(({ query }) => query === matchAll)) {
       notes.push(`${named}the index excludes nothing: every document of the range is read and verified`);
@@ -153,7 +156,7 @@ function explainInexactLeaf(leaf: Compare, group: IndexGroup, layout: LogLayout,
     if (name === "severity") {
       if (operator !== "=" && operator !== ":") return "a severity is no number";
       const reasons = listSeverityFields(layout.severity).flatMap(
-        (field) => explainUnsearchable(field, findField(group, field)) ?? [],
+        (read) => explainUnsearchable(read, findField(group, read)) ?? [],
       );
       return ["severities are compared as answered, whatever a document calls them", ...reasons].join("; ");
     }

@@ -117,7 +117,7 @@ async function planCounting(
   if (metadata.opaque) return undefined;
   const columns = grouping === undefined ? [] : listColumns(plan, grouping);
   if (columns === undefined) return undefined;
-  const bounds = await compileByGroup(query.filter, groups, layout, product);
+  const bounds = await compileByGroup(query.filter, groups, layout, product, signal);
   const certain = combineCertainQueries(
     groups.map((group) => ({
       group,

@@ -158,7 +158,7 @@ async function compileConditions(
   product: Product,
   pushesFilter: boolean,
 ): Promise<Query> {
-  const filtered = await compileFilter(query.filter, ownMetadata, layout, product);
+  const filtered = await compileFilter(query.filter, ownMetadata, layout, product, signal);
   const tenant = buildTenantFilterQuery(backend, tenantFilter, ownMetadata);
   const both = allOf([tenant, filtered]);
   const isMasked = await hasMaskedField(client, source.index, metadata, filtered, signal);

@@ -62,25 +62,27 @@ export async function compileFilter(
   metadata: IndexMetadata,
   layout: LogLayout,
   product: Product,
+  signal: AbortSignal,
 ): Promise<Query> {
   if (filter.kind === "all" || metadata.opaque) return matchAll;
-  const bounds = await compileByGroup(filter, metadata.groups, layout, product);
+  const bounds = await compileByGroup(filter, metadata.groups, layout, product, signal);
   const queries = metadata.groups.map((group) => ({ group, query: requireKey(bounds, group).upper }));
   return combineGroupQueries(queries, metadata);
 }
 
 /**
  * The bounds of a filter in each group of indices. A filter has up to a thousand comparisons, and an alias of daily indices many
- * groups: what is equal is compiled once, and takes turns with other requests.
+ * groups: what is equal is compiled once, and takes turns with other requests. @throws the signal's reason
  */
 export async function compileByGroup(
   filter: Filter,
   groups: readonly IndexGroup[],
   layout: LogLayout,
   product: Product,
+  signal: AbortSignal,
 ): Promise<ReadonlyMap<IndexGroup, Bounds>> {
   const comparisons = listComparisons(filter);
-  const pause = createPause();
+  const pause = createPause(signal);
   const compiled = new Map<IndexGroup, Bounds>();
   for (const equal of joinEqualGroups(comparisons, groups, layout)) {
     const compile = createComparisonCompiler({ group: requireFirst(equal), layout, product });

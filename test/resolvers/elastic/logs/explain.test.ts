@@ -9,6 +9,7 @@ import { explainLeaves } from "#resolvers/elastic/logs/explain.ts";
 import { type IndexMetadata, opaqueMetadata } from "#resolvers/elastic/mapping/mapping.ts";
 import { compileBounds } from "#resolvers/elastic/query/filter-compiler.ts";
 import { createGuard, guardDefaults } from "#resolvers/http/guard.ts";
+import { waitForTurn } from "#src/core/async/turns.ts";
 import { requireKey } from "#src/core/collections.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { type Compare, type Filter, listComparisons } from "#src/log-query/ast.ts";
@@ -18,6 +19,7 @@ import type { LeafPlan } from "#src/store/logs.ts";
 import { type RecordedRequest, type Recorder, runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import { dynamicDefinition, mappedDefinition, query } from "../../../exactness/corpus.ts";
 import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
+import { countTurns } from "../../../support/event-loop-turns.ts";
 import { testIO } from "../../../support/io.ts";
 import { sampleRuns } from "../../../support/law-runs.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
@@ -40,8 +42,9 @@ function index(definition: object, created: string) {
   return { mappings, settings: { index: { number_of_shards: "1", version: { created } } } };
 }
 const all = { match_all: {} };
-const explain = (filter: Filter, known: IndexMetadata, product: Product) =>
-  explainLeaves(filter, [{ layout: ecs, groups: known.groups }], known, product);
+const never = new AbortController().signal;
+const explain = (filter: Filter, known: IndexMetadata, product: Product, signal = never) =>
+  explainLeaves(filter, [{ layout: ecs, groups: known.groups }], known, product, signal);
 
 /** Checks a plan against the bounds of its leaf. Returns in how many groups the index decides it. */
 function checkPlan({ leaf, by, why, indices }: LeafPlan, known: IndexMetadata, product: Product): number {
@@ -96,6 +99,17 @@ describe.each(subjects)("explained leaves, %s", (_, product, created) => {
       { seed: 20_260_102, numRuns: runs },
     );
     expect(decided).toBeGreaterThan(runs / 100);
+  });
+});
+
+test("ends once nobody waits for the explanation", async () => {
+  const stop = new AbortController();
+  const gone = new Error("gone");
+  const filter = parse("a=1 OR b=2 OR c=3 OR d=4");
+  await countTurns(async () => {
+    const explained = explain(filter, knownTo("8190899", "elasticsearch"), product, stop.signal);
+    void waitForTurn().then(() => stop.abort(gone));
+    await expect(explained).rejects.toBe(gone);
   });
 });
 

@@ -11,11 +11,14 @@ import {
   compileFilter,
   listUnnarrowedFields,
 } from "#resolvers/elastic/query/filter-compiler.ts";
+import { waitForTurn } from "#src/core/async/turns.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { startProcessorTime } from "../../../support/cpu-time.ts";
 import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
 import { countTurns } from "../../../support/event-loop-turns.ts";
 import { sampleRuns } from "../../../support/law-runs.ts";
+
+const never = new AbortController().signal;
 
 /** By the name of the field. */
 const types: Readonly<Record<string, object>> = {
@@ -150,7 +153,7 @@ describe.each(products)("filter compiler on %s", (name, version, created) => {
     const sent: string[] = [];
     for (const query of queries) {
       const { lower, upper } = bounds(query);
-      const request = await compileFilter(parse(query), known, ecs, product);
+      const request = await compileFilter(parse(query), known, ecs, product, never);
       sent.push(`${query}\n  lower ${print(lower)}\n  upper ${print(upper)}\n  sent ${print(request)}\n`);
     }
     await expect(sent.join("")).toMatchFileSnapshot(`golden/sent-${name.toLowerCase()}.txt`);
@@ -160,7 +163,7 @@ describe.each(products)("filter compiler on %s", (name, version, created) => {
   test("asks for as many clauses for many values of a field as for two", async () => {
     const askFor = (count: number) => {
       const terms = Array.from({ length: count }, (_, n) => `keyword=web-${n} OR unmapped=web-${n}`);
-      return compileFilter(parse(terms.join(" OR ")), known, ecs, product);
+      return compileFilter(parse(terms.join(" OR ")), known, ecs, product, never);
     };
     const two = measureQuery(await askFor(2));
     expect(two.clauses).toBeGreaterThan(2);
@@ -285,7 +288,7 @@ describe("filter compiler, over daily indices with different dynamic mappings", 
   const compiled = async (days: number, query: string, name: keyof typeof versions) => {
     if (fluentBit === undefined) throw new Error("no layout");
     const product = describeProduct(name, versions[name]);
-    return compileFilter(parse(query), knowledgeOf(days), fluentBit, product);
+    return compileFilter(parse(query), knowledgeOf(days), fluentBit, product, never);
   };
 
   test.each(["message:boom", "severity=error", "hostname=n1", "severity=error message:boom stream=stderr"])(
@@ -336,7 +339,7 @@ describe("filter compiler, over daily indices with different dynamic mappings", 
       fc.asyncProperty(query, fc.constantFrom(ecs, fluentBit), async (text, layout) => {
         if (layout === undefined) throw new Error("no layout");
         const filter = parse(text);
-        const bounds = await compileByGroup(filter, groups, layout, product);
+        const bounds = await compileByGroup(filter, groups, layout, product, never);
         for (const group of groups)
           expect(bounds.get(group)).toEqual(compileBounds(filter, group, layout, product));
         if (new Set(bounds.values()).size < groups.length) shared += 1;
@@ -346,6 +349,23 @@ describe("filter compiler, over daily indices with different dynamic mappings", 
     expect(shared).toBeGreaterThan(0);
   });
 
+  test("ends once nobody waits for the bounds", async () => {
+    const stop = new AbortController();
+    const gone = new Error("gone");
+    const filter = parse("message=a OR message=b OR message=c OR message=d");
+    await countTurns(async () => {
+      const compiled = compileByGroup(
+        filter,
+        knowledgeOf(2).groups,
+        ecs,
+        describeProduct("Elasticsearch", "8.19.8"),
+        stop.signal,
+      );
+      void waitForTurn().then(() => stop.abort(gone));
+      await expect(compiled).rejects.toBe(gone);
+    });
+  });
+
   test("takes turns with others, and compiles what is equal once", async () => {
     const { groups } = knowledgeOf(300);
     const product = describeProduct("Elasticsearch", "8.19.8");
@@ -353,7 +373,7 @@ describe("filter compiler, over daily indices with different dynamic mappings", 
       parse(Array.from({ length: 1_000 }, (_, n) => text(n)).join(" OR "));
     for (const filter of [ofEach(() => "severity=error"), ofEach((n) => `message:word${n}`)]) {
       const used = startProcessorTime();
-      const turns = await countTurns(() => compileByGroup(filter, groups, ecs, product));
+      const turns = await countTurns(() => compileByGroup(filter, groups, ecs, product, never));
       // Compiling each comparison for each group would take a minute.
       expect(used()).toBeLessThan(5_000);
       expect(turns).toBeGreaterThan(1);

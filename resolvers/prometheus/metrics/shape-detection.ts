@@ -128,7 +128,7 @@ async function detectInRange(
   at: Millis,
   { hidesRestarts, edge }: ServerTraits,
 ): Promise<DetectedShape | undefined> {
-  const labelled = chooseMajorityType(await readTypeLabels(context, samples, at));
+  const labelled = chooseAgreedType(await readTypeLabels(context, samples, at));
   if (labelled !== undefined) return { shape: labelled };
   // Before the functions below, which warn of histograms.
   if (await hasHistograms(context, metric, samples, at, edge)) return { shape: "native" };
@@ -238,15 +238,17 @@ export function deriveDeclaredType(
   }
   const types = listing.has(`${metric}_total`) ? declared.filter((type) => type !== "counter") : declared;
   // The server returns each statement once, however many targets made it, and also those of other tenants.
-  return types.includes("counter") && types.some(isGaugeType) ? undefined : chooseMajorityType(types);
+  return chooseAgreedType(types);
 }
 
-/** The more frequent type; `undefined` if a histogram is among them: under a plain name it may be a native one. */
-function chooseMajorityType(types: readonly string[]): "gauge" | "counter" | undefined {
-  const counters = types.filter((type) => type === "counter").length;
-  const gauges = types.filter(isGaugeType).length;
-  if (types.includes("histogram") || counters + gauges === 0) return undefined;
-  return counters >= gauges ? "counter" : "gauge";
+/**
+ * `undefined` if there is none, if both are among them, and if a histogram is among them: under a plain name it may be a native
+ * one.
+ */
+function chooseAgreedType(types: readonly string[]): "gauge" | "counter" | undefined {
+  const isCounter = types.includes("counter");
+  if (types.includes("histogram") || types.some(isGaugeType) === isCounter) return undefined;
+  return isCounter ? "counter" : "gauge";
 }
 
 /** The states of OpenMetrics are gauges too. */

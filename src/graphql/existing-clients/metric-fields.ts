@@ -1,6 +1,7 @@
 // Metrics for existing clients, by the operations under `metrics`.
 import { GraphQLError } from "graphql";
 import type { Site } from "../../access/sites.ts";
+import { createPause } from "../../core/async/turns.ts";
 import { Refused } from "../../core/errors.ts";
 import { prepareMetricRange, type RequestedRange } from "../../operations/incident-operations.ts";
 import { createInvalidRequest } from "../../operations/runtime/request-body.ts";
@@ -92,7 +93,7 @@ async function requireFewMetrics({ id }: Site, found: number, limit: number, ses
   });
 }
 
-/** What is wrong with a page is told as that of any request. */
+/** Reads `limit` and `offset`. A wrong one is reported as an invalid request. */
 function readPage(
   { id }: Site,
   { limit, offset }: Pick<KeyArguments, "limit" | "offset">,
@@ -117,7 +118,7 @@ async function readNames(site_id: string, session: Session): Promise<readonly st
   return Array.isArray(names) ? names.map(String) : [];
 }
 
-/** None of a metric that there is not. */
+/** Returns no keys for a metric that does not exist. */
 async function readMetricKeys(site_id: string, metric_name: string, session: Session) {
   const answer = await session
     .runOperation("metrics.type_and_tags", { site_id, metric_name })
@@ -163,22 +164,31 @@ async function readTimeseries({ site }: MetricsRow, args: SeriesArguments, sessi
     readonly series?: readonly AnsweredSeries[];
     readonly resolution?: string;
   };
-  const points = new Map<number, { key: string; value: number }[]>();
-  for (const { id, data } of series) {
-    for (const { timestamp, value } of data) {
-      const at = Date.parse(timestamp) / 1_000;
-      const values = points.get(at);
-      if (values === undefined) points.set(at, [{ key: id, value }]);
-      else values.push({ key: id, value });
-    }
-  }
   return {
     start: bounds.from,
     end: bounds.to,
     resolution,
     keys: series.map(toSeriesKey),
-    points: [...points].toSorted(([a], [b]) => a - b).map(([timestamp, values]) => ({ timestamp, values })),
+    points: await groupByTime(series, session.gone),
   };
+}
+
+/** The values of all series at each time. There may be millions of them. */
+async function groupByTime(series: readonly AnsweredSeries[], signal: AbortSignal) {
+  const points = new Map<string, { readonly key: string; readonly value: number }[]>();
+  const pause = createPause(signal);
+  for (const { id, data } of series) {
+    for (const { timestamp, value } of data) {
+      const values = points.get(timestamp);
+      if (values === undefined) points.set(timestamp, [{ key: id, value }]);
+      else values.push({ key: id, value });
+      const paused = pause();
+      if (paused !== undefined) await paused;
+    }
+  }
+  return [...points]
+    .map(([time, values]) => ({ timestamp: Date.parse(time) / 1_000, values }))
+    .sort((a, b) => a.timestamp - b.timestamp);
 }
 
 function toSeriesKey({ id, name, field, tags }: AnsweredSeries) {

@@ -292,16 +292,35 @@ describe("listSummaries in windows", () => {
     await fc.assert(law, { numRuns: sampleRuns(120) });
   });
 
-  test("never splits a millisecond between windows", async () => {
+  test.each(["asc", "desc"] as const)("never splits a millisecond between windows, %s", async (order) => {
     const spans = stretchTraces(3).map((span) => ({
       ...span,
       end: (floorToMilli(span.end) + (span.end % 7n)) as Instant,
     }));
-    const query = { order: "asc", expectedRows: 1 } as const;
-    const rows = await listRows(spans, query);
-    expect(rows.map(({ time }) => time)).toEqual(
-      rows.map(({ time }) => time).toSorted((a, b) => Number(a - b)),
-    );
+    const query = {
+      candidates: "requests",
+      by: "time",
+      filter: everything,
+      order,
+      beyond: undefined,
+      range: { from: (range.from + 5n) as Instant, to: (range.to + 3n) as Instant },
+    } as const;
+    const scanned: ListingQuery["range"][] = [];
+    const plain = createArrayReader(spans);
+    const recording: SpanReader = {
+      ...plain,
+      scan: (scan, ended) => {
+        scanned.push(scan.range);
+        return plain.scan(scan, ended);
+      },
+    };
+    const found = await listRows(spans, { ...query, expectedRows: 1 }, createBudget(1_000_000), recording);
+    expect(found).toEqual(listPlainly(spans, query));
+    expect(new Set(scanned.map(({ from }) => from)).size).toBeGreaterThan(1);
+    for (const { from, to } of scanned) {
+      expect(from === query.range.from || from % 1_000_000n === 0n).toBe(true);
+      expect(to === query.range.to || (to + 1n) % 1_000_000n === 0n).toBe(true);
+    }
   });
 
   test.each(["asc", "desc"] as const)(

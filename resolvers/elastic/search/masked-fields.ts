@@ -6,7 +6,7 @@ import { requireKey } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { encodePattern, type Query, searchOptions } from "../client/query-dsl.ts";
-import type { IndexMetadata } from "../mapping/mapping.ts";
+import type { IndexGroup, IndexMetadata } from "../mapping/mapping.ts";
 import { requireComplete } from "./search.ts";
 
 /** Documents of each shard that a probe looks at. */
@@ -15,40 +15,37 @@ const sampledPerShard = 200;
 /** Types whose aggregated values can be searched as they are. */
 const verbatimTypes = new Set(["keyword", "long", "integer", "short", "byte"]);
 
-/** The fields that have the same one of these types wherever they are mapped, with a column of their own. */
+/** The fields that can be probed. */
 export function listVerbatimColumns({ groups }: IndexMetadata): readonly string[] {
-  const types = new Map<string, string | undefined>();
-  for (const { fields } of groups) {
-    for (const field of fields.values()) {
-      const {
-        name,
-        type,
-        indexed,
-        docValues,
-        hasCustomAnalysis: rewritten,
-        nested,
-        flattenedRoot: root,
-        aliasOf,
-        runtime,
-      } = field;
-      const isOwn = nested === undefined && root === undefined && aliasOf === undefined && !runtime;
-      const isColumn = verbatimTypes.has(type) && indexed && docValues && !rewritten && isOwn;
-      const isSameType = !types.has(name) || types.get(name) === type;
-      types.set(name, isColumn && isSameType ? type : undefined);
-    }
-  }
-  return [...types].flatMap(([name, type]) => (type === undefined ? [] : [name]));
+  const names = new Set(groups.flatMap(({ fields }) => [...fields.keys()]));
+  return [...names].filter((name) => isVerbatimColumn(name, groups));
+}
+
+/** Whether a field has the same one of these types wherever it is mapped, with a column of its own. */
+function isVerbatimColumn(name: string, groups: readonly IndexGroup[]): boolean {
+  const mapped = groups.flatMap(({ fields }) => fields.get(name) ?? []);
+  return (
+    mapped.length > 0 &&
+    mapped.every(
+      (field) =>
+        field.type === mapped[0]?.type &&
+        verbatimTypes.has(field.type) &&
+        field.indexed &&
+        field.docValues &&
+        !field.hasCustomAnalysis &&
+        field.nested === undefined &&
+        field.flattenedRoot === undefined &&
+        field.aliasOf === undefined &&
+        !field.runtime,
+    )
+  );
 }
 
 /** Whether a field is masked; undefined where no document that was looked at has a value of it. */
 type MaskProbe = Promise<boolean | undefined>;
 
-/** For one state of the mappings: the fields that can be probed, and what was found of each. */
-interface MaskProbes {
-  readonly columns: readonly string[];
-  readonly results: Map<string, MaskProbe>;
-}
-const maskProbes = new WeakMap<IndexMetadata, MaskProbes>();
+/** What was found of each field in one state of the mappings. */
+const maskProbes = new WeakMap<IndexMetadata, Map<string, MaskProbe>>();
 
 /**
  * Whether each of these fields that can be probed is masked, asked once for each state of the mappings. A field without values is
@@ -60,17 +57,17 @@ export function probeFields(
   metadata: IndexMetadata,
   named: ReadonlySet<string>,
 ): readonly MaskProbe[] {
-  const known = maskProbes.get(metadata) ?? { columns: listVerbatimColumns(metadata), results: new Map() };
+  const known = maskProbes.get(metadata) ?? new Map<string, MaskProbe>();
   maskProbes.set(metadata, known);
-  return known.columns
-    .filter((name) => named.has(name))
+  return [...named]
+    .filter((name) => isVerbatimColumn(name, metadata.groups))
     .map((name) => {
-      const probed = known.results.get(name);
+      const probed = known.get(name);
       if (probed !== undefined) return probed;
       // Not the first caller's signal, since others wait for the same response. The client's own deadline bounds it.
       const probe = probeMask(client, pattern, name, new AbortController().signal);
-      known.results.set(name, probe);
-      const forget = () => known.results.delete(name);
+      known.set(name, probe);
+      const forget = () => known.delete(name);
       probe.then((masked) => masked === undefined && forget(), forget);
       return probe;
     });

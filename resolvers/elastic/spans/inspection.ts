@@ -256,7 +256,7 @@ async function describeTimes(
       countDocuments(backend, source, forms, client, signal, (placed) =>
         allOf(without(listTimeNames(placed)).map((name) => buildCertainlyMissingQuery(placed, name))),
       );
-    const [first = "", second] = fields.split(" and ");
+    const [first = "", second] = listTimeNames(requireFirst(forms));
     const untimed = await count((names) => names);
     if (untimed !== 0)
       found.push(`documents without ${fields}, which have no time and are not shown: ${untimed}`);

@@ -23,7 +23,7 @@ interface Page {
   readonly body: Uint8Array;
 }
 
-/** The page at a path, or undefined where there is none. Reads each file once. */
+/** The page at a path, or undefined where there is none. Keeps each page once plain and once compressed. */
 export type FindPage = (path: string, headers: Pick<Headers, "get">) => Promise<Page | undefined>;
 
 type Load = () => Promise<string | Uint8Array>;
@@ -132,13 +132,10 @@ export function createPages(operations: readonly Endpoint[], signIn: ConsoleSign
     (content: string): Load =>
     async () =>
       content;
-  let parts: Promise<GraphiqlParts> | undefined;
   const graphiql =
     (part: keyof GraphiqlParts): Load =>
-    async () => {
-      parts ??= splitGraphiql();
-      return (await parts)[part];
-    };
+    async () =>
+      (await splitGraphiql())[part];
 
   const fresh = "max-age=3600";
   const pages: Readonly<Record<string, PageSource>> = {

@@ -102,7 +102,10 @@ interface Merge {
 /** Spans that come late change a short segment rather than a long one, as long as many may come. */
 const hourSettles = fromMillis(hour);
 const daySettles = fromMillis(6 * hour);
-/** A range may begin anywhere, and what its ends cut of a segment is read: so long there are short ones beside their hours. */
+/**
+ * How long the short segments are kept beside the hour made of them. A range may begin within an hour, and then its cut-off part
+ * is read from short segments.
+ */
 const shortSegmentsKept = fromMillis(8 * day);
 
 /** Which segments stay apart, although they fill an hour or a day. */

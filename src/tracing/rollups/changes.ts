@@ -1,5 +1,5 @@
-// What documents that were added since figures were made may have changed: the minutes of their spans, and for figures of whole
-// traces also the minutes of all spans in their traces, and in the traces they link to. And what was made of an index that has changed.
+// Finds what must be counted again since documents were added: the minutes of their spans, for figures of whole traces also the
+// minutes of all spans in those traces and in the traces they link to; and the indices that have changed.
 
 import type { Span } from "../../core/rows.ts";
 import {

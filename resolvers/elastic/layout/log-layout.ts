@@ -132,6 +132,8 @@ const layoutFileSchema = z.object({
      * and never guesses it.
      */
     resembles: z.array(nameSchema).readonly().default([]),
+    /** Layouts with a mark that is part of one of this one: where documents show both equally well, they are of this one. */
+    precedes: z.array(nameSchema).readonly().default([]),
     /** What the layout cannot carry, for `readout check`. */
     lacks: z.array(z.string()).readonly().default([]),
   }),

@@ -321,7 +321,8 @@ function decideLayout(
     documents,
     candidates.filter((layout) => guessableLayouts.includes(layout)),
   ).filter(({ messages, severities }) => messages + severities > 0);
-  const [first] = shown;
+  const isPreceded = ({ name }: LogLayout) => shown.some(({ layout }) => layout.precedes.includes(name));
+  const first = shown.find(({ layout }) => !isPreceded(layout));
   if (first !== undefined && (first.messages > 0 || !guessed.some(({ messages }) => messages > 0)))
     return { shown: first, guessed: [] };
   return { shown: undefined, guessed };

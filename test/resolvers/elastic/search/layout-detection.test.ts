@@ -356,6 +356,56 @@ describe("layout detection, shippers with their own field names", () => {
       { severity: "error", message: "boom", hostname: "h", group: "sshd" },
     ],
     [
+      "rsyslog's in a form with a tag, as Fluentd's may have",
+      { host: "h", severity: "crit", facility: "auth", tag: "sshd[7]", message: "boom" },
+      "rsyslog",
+      { severity: "critical", message: "boom", hostname: "h", group: "sshd[7]" },
+    ],
+    [
+      "Fluentd's of syslog with all of these names",
+      { host: "h", severity: "crit", facility: "auth", tag: "syslog.auth", ident: "sshd", message: "boom" },
+      "rsyslog",
+      { severity: "critical", message: "boom", hostname: "h", group: "sshd" },
+    ],
+    [
+      "Fluentd's with a tag",
+      { host: "h", severity: "crit", tag: "app.web", message: "boom" },
+      "fluentd",
+      { severity: "critical", message: "boom", hostname: "h", group: "app.web" },
+    ],
+    [
+      "rsyslog's in a form with the application as the source",
+      {
+        host: "h",
+        severity: "ERR",
+        facility: "auth",
+        "syslog-tag": "sshd[7]",
+        source: "sshd",
+        message: "boom",
+      },
+      "rsyslog",
+      { severity: "error", message: "boom", hostname: "h", group: "sshd" },
+    ],
+    [
+      "rsyslog's in a form with the input as the source",
+      {
+        sysloghost: "h",
+        severity: "err",
+        facility: "auth",
+        program: "sshd",
+        source: "imtcp",
+        message: "boom",
+      },
+      "rsyslog",
+      { severity: "error", message: "boom", hostname: "h", group: "sshd" },
+    ],
+    [
+      "syslog-ng's in lower case",
+      { timestamp: at, level: "err", priority: "err", program: "sshd", pid: 7, host: "h", message: "boom" },
+      "plain",
+      { severity: "error", message: "boom", hostname: "h", group: "sshd" },
+    ],
+    [
       "pino's under a key of its own",
       { level: 50, pid: 1, hostname: "h", message: "boom", name: "n" },
       "pino",
@@ -381,9 +431,9 @@ describe("layout detection, shippers with their own field names", () => {
     ],
     [
       "winston-elasticsearch's",
-      { message: "boom", severity: "error", fields: { user: "u" } },
+      { message: "boom", severity: "error", fields: { user: "u" }, source: "shop" },
       "plain",
-      { severity: "error", message: "boom" },
+      { severity: "error", message: "boom", group: "shop" },
     ],
     [
       "tracing's of Rust",

@@ -86,8 +86,8 @@ describe("layout detection, any optional fields", () => {
     expect(await survey()).toMatchObject({ logs: [{ index: "logs-*", layout: shipper.layout }], notes: [] });
   });
 
-  test("knows the layouts that one resembles", () => {
-    for (const { resembles } of logLayouts.values())
-      expect(resembles.filter((name) => !logLayouts.has(name))).toEqual([]);
+  test("knows the layouts that one resembles or precedes", () => {
+    for (const { resembles, precedes } of logLayouts.values())
+      expect([...resembles, ...precedes].filter((name) => !logLayouts.has(name))).toEqual([]);
   });
 });

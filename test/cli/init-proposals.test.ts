@@ -237,6 +237,27 @@ describe("a proposal of init", () => {
     },
   );
 
+  test.each([
+    ["logs-apm.*", ["traces-apm-default"], "logs-apm.*,traces-apm-default"],
+    ["logs-apm.*", ["traces-apm-*"], "logs-apm.*,traces-apm-*"],
+    [
+      "logs-apm.*,-logs-apm.error-*",
+      ["traces-apm-*"],
+      "logs-apm.*,-logs-apm.error-*,logs-apm.error-*,traces-apm-*",
+    ],
+    ["logs-apm*error-*", ["traces-apm-*"], "logs-apm*error-*,traces-apm-*"],
+    ["logs-apm.error-prod", ["traces-apm-*"], "logs-apm.error-*,logs-apm.error-prod,traces-apm-*"],
+  ])("does not await events that %s has", (found, indices, index) => {
+    const own = (name: string) => lines(name, { layout: "apm" });
+    const traces: FoundSource[] = [
+      { ...own(found), holds: "events" },
+      ...indices.map((name): FoundSource => ({ ...own(name), holds: "spans" })),
+    ];
+    const { config, text } = buildDraft({ traces });
+    expect(config.sites.main?.traces).toMatchObject({ index });
+    expect(text.includes("none was found yet")).toBe(index.includes("logs-apm.error-*,"));
+  });
+
   test("gives a site to each cluster where valid names would be equal", () => {
     const kubernetes = ["main", "eu 1", "eu/1"].map((cluster) => {
       return { match: { cluster }, report: fine("pods") };

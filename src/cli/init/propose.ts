@@ -185,7 +185,9 @@ function proposeTracesIn(
   const [only] = layouts;
   const layout = layouts.size === 1 && only !== undefined ? toSingleLayout(only) : "auto";
   const indices = used.map(({ index }) => index);
-  const awaited = [...new Set(spans.flatMap(deriveEventIndices))].filter((index) => !indices.includes(index));
+  const awaited = [...new Set(spans.flatMap(deriveEventIndices))].filter(
+    (index) => !indices.some((pattern) => isIncluded(index, pattern)),
+  );
   return {
     backend,
     index: [...indices, ...awaited].sort(compareByReach).join(","),
@@ -210,6 +212,17 @@ function deriveEventIndices({ layout, index }: FoundSource): readonly string[] {
   if (dataset === undefined) return [];
   if (layout === "otel") return [`logs-${dataset}-${namespace}`];
   return layout === "apm" ? [`logs-apm.error-${namespace}`] : [];
+}
+
+/** Whether a pattern reaches all that another one without exclusions does. */
+function isIncluded(index: string, pattern: string): boolean {
+  const parts = pattern.split(",");
+  const matches = (part: string) => {
+    const escaped = part.replaceAll(/[\\^$.+?()[\]{}|]/g, "\\$&").replaceAll("*", ".*");
+    return new RegExp(`^${escaped}$`).test(index);
+  };
+  const isExcluded = parts.some((part) => part.startsWith("-") && matches(part.slice(1)));
+  return !isExcluded && parts.some((part) => !part.startsWith("-") && matches(part));
 }
 
 /** `auto` for an index pattern with several layouts, which are then detected by their mappings. */

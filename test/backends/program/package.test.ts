@@ -337,7 +337,7 @@ logStoreSuite({
 });
 `;
 
-test("declares the store contract for backends in TypeScript", async () => {
+test("declares the store contract for backends in TypeScript, or in JavaScript with types", async () => {
   const typed = `
 import type { Backend, BackendFactory, LogStore } from "readout/backend";
 const create: BackendFactory<{ url: string }> = ({ Refused, fromMillis }) => ({
@@ -361,12 +361,26 @@ export default create;
   const check = (file: string) =>
     run(
       tsc,
-      ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2024", "--types", "node", file].concat(
+      [
+        "--noEmit",
+        "--allowJs",
+        "--checkJs",
+        "--strict",
+        "--module",
+        "nodenext",
+        "--target",
+        "es2024",
+        "--types",
+        "node",
+        file,
+      ].concat(
         ["--typeRoots", join(process.cwd(), "node_modules/@types")],
         ["--lib", "es2024,esnext.disposable"],
       ),
       { cwd: folder },
     );
   await expect(check("typed.ts")).resolves.toMatchObject({ stdout: "" });
+  copyFileSync("test/release/own-backend/ndjson-backend.js", join(folder, "ndjson-backend.js"));
+  await expect(check("ndjson-backend.js")).resolves.toMatchObject({ stdout: "" });
   await expect(check("wrong.ts")).rejects.toThrow();
 });

@@ -2,18 +2,20 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** @type {import("readout/backend").BackendFactory<{ readonly folder: string }>} */
+/** @import { BackendFactory, LogLine, LogSource, LogStore } from "readout/backend" */
+/** @type {BackendFactory<{ readonly folder: string }>} */
 export default ({ BackendError, Refused, compareLines, compileMatcher, parseInstant, parseSeverity }) => ({
   kind: "ndjson",
 
   parseConfig(settings) {
-    const { folder, ...others } = settings;
+    const { folder, ...others } = /** @type {Record<string, unknown>} */ (settings);
     if (typeof folder !== "string") throw new Error("folder: expected the path of a folder");
     if (Object.keys(others).length > 0) throw new Error(`unknown keys: ${Object.keys(others).join(", ")}`);
     return { folder };
   },
 
   create(name, { folder }) {
+    /** @type {(source: LogSource) => LogLine[]} */
     const read = ({ id: source_id, index }) => {
       try {
         const texts = readFileSync(join(folder, index), "utf8").split("\n").filter(Boolean);
@@ -22,16 +24,18 @@ export default ({ BackendError, Refused, compareLines, compileMatcher, parseInst
           return { ...line, source_id, time: parseInstant(time), severity: parseSeverity(severity), json };
         });
       } catch (error) {
-        throw new BackendError(name, error.code ? "unreachable" : "malformed", error.message);
+        const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
+        throw new BackendError(name, code ? "unreachable" : "malformed", message);
       }
     };
 
+    /** @type {LogStore["lines"]} */
     async function* lines({ sources, range, moments, filter, order, documentLimit, tieLimit }, signal) {
       signal.throwIfAborted();
       const inRange = sources
         .flatMap(read)
         .filter(({ time }) => time >= range.from && time <= range.to)
-        .filter(({ time }) => moments?.includes(time - (time % 1_000_000n)) ?? true)
+        .filter(({ time }) => moments?.some((moment) => moment === time - (time % 1_000_000n)) ?? true)
         .sort(order === "asc" ? compareLines : (a, b) => compareLines(b, a));
       const matches = compileMatcher(filter);
       const batches = Map.groupBy(
@@ -45,7 +49,8 @@ export default ({ BackendError, Refused, compareLines, compileMatcher, parseInst
       }
       if (inRange.length > documentLimit) throw tooLarge(documentLimit);
     }
-    const tooLarge = (limit) => new Refused("result_too_large", `More than ${limit} lines`, { limit });
+    const tooLarge = (/** @type {number} */ limit) =>
+      new Refused("result_too_large", `More than ${limit} lines`, { limit });
 
     return {
       name,
@@ -55,7 +60,7 @@ export default ({ BackendError, Refused, compareLines, compileMatcher, parseInst
         try {
           return { product: "ndjson", version: `${readdirSync(folder).length} files` };
         } catch (error) {
-          throw new BackendError(name, "unreachable", error.message);
+          throw new BackendError(name, "unreachable", /** @type {Error} */ (error).message);
         }
       },
       inspections: {

@@ -137,8 +137,34 @@ function listNotices({ path, name }: LockedPackage): readonly string[] {
 }
 
 function readLicence(one: LockedPackage): string {
-  const { path, license } = one;
+  const { path } = one;
   const files = readdirSync(join(root, path)).filter((file) => /^(?:licen[cs]e|notice|copying)/i.test(file));
   const texts = [...files.toSorted(), ...listNotices(one)].map((file) => readText(join(path, file)).trim());
-  return texts.join("\n\n") || `The package has no text of its licence (${license}).`;
+  return texts.join("\n\n") || printMitLicence(one);
+}
+
+/** For a package without a text of its licence. A licence other than MIT needs one of its own here. */
+function printMitLicence({ path, name, license }: LockedPackage): string {
+  if (license !== "MIT") throw new Error(`${name} has no text of its licence (${license})`);
+  const { author } = JSON.parse(readText(join(path, "package.json"))) as {
+    readonly author?: string | { readonly name: string };
+  };
+  const holder = (typeof author === "object" ? author.name : author) ?? "the authors of the packages";
+  return `The packages have no text of their licence. This is the usual one.
+
+MIT License
+
+Copyright (c) ${holder}
+
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files
+(the "Software"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify,
+merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES
+OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE
+LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.`;
 }

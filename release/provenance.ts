@@ -18,7 +18,10 @@ export function buildProvenance(files: readonly string[], env: Env): object {
     predicateType: "https://slsa.dev/provenance/v1",
     predicate: {
       buildDefinition: {
-        buildType: "https://github.com/actions/runner",
+        buildType:
+          repository === undefined
+            ? "https://docs.npmjs.com/cli/v11/commands/npm-run"
+            : "https://github.com/actions/runner",
         externalParameters: { command: "npm run package" },
         resolvedDependencies: [
           ...(commit === undefined
@@ -31,10 +34,10 @@ export function buildProvenance(files: readonly string[], env: Env): object {
         builder: {
           id:
             repository === undefined
-              ? "a person's machine"
+              ? "https://localhost/"
               : `${repository}/actions/runs/${env.GITHUB_RUN_ID}`,
         },
-        metadata: { invocationId: env.GITHUB_RUN_ID ?? "none" },
+        ...(env.GITHUB_RUN_ID !== undefined && { metadata: { invocationId: env.GITHUB_RUN_ID } }),
       },
     },
   };

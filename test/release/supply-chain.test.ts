@@ -113,6 +113,13 @@ test("the provenance names the files by their checksums, the commit and the lock
       runDetails: { builder: { id: "https://forge.example/o/r/actions/runs/7" } },
     },
   });
+  expect(buildProvenance([file], {})).toMatchObject({
+    predicate: {
+      buildDefinition: { buildType: expect.stringContaining("npm-run") },
+      // A URI, as SLSA wants it.
+      runDetails: { builder: { id: expect.stringMatching(/^https:/) } },
+    },
+  });
   expect(printChecksums([file])).toBe(`${sum}  readout-0.1.0.tgz\n`);
   rmSync(folder, { recursive: true });
 });

@@ -81,6 +81,9 @@ describe("the dependencies", () => {
       ([, name, version]) => `${name}@${version}`,
     );
     expect([...new Set(licensed)].toSorted()).toEqual(listed.toSorted());
+    // Below the names of each group of packages.
+    for (const group of licences.split(/^-{80}$/m))
+      expect(group).toMatch(/permission|Redistribution|Apache License/i);
   });
 
   test("are so few files that npm installs them in seconds", () => {

@@ -9,7 +9,7 @@ COPY package.json package-lock.json .npmrc ./
 # With the tools of the release, which stay in this stage. No dependency that it needs has an install script; those that would
 # run are someone else's code.
 RUN npm ci --ignore-scripts
-COPY .meshrc.yaml README.md LICENSE CHANGELOG.md SECURITY.md ./
+COPY .meshrc.yaml LICENSE CHANGELOG.md SECURITY.md ./
 COPY release ./release
 COPY src ./src
 COPY resolvers ./resolvers

@@ -26,12 +26,22 @@ export async function buildPackage(target: string, env: Env): Promise<readonly s
   const manifest = buildManifest(env);
   writeText(target, manPage, await buildManPage(manifest.version));
   writeText(target, "package.json", `${JSON.stringify(manifest, null, 2)}\n`);
-  return [...written, ...documents, manPage, "package.json"];
+  writeText(target, "README.md", buildReadme(manifest.version, readRepository(env)));
+  return [...written, ...documents, manPage, "package.json", "README.md"];
 }
 
 const sbomFile = "sbom.cdx.json";
 const manPage = "man/readout.1";
-const documents = ["README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md"] as const;
+const documents = ["LICENSE", "CHANGELOG.md", "SECURITY.md"] as const;
+
+/** The README of the checkout is for those who have its documents, and npm with its scripts. */
+function buildReadme(version: string, repository: string | undefined): string {
+  const documents = repository && `[the repository](${repository}/blob/v${version}/docs/README.md)`;
+  return readText("release/package-readme.md").replace(
+    "DOCUMENTS",
+    documents ?? "`docs/` of the checkout that the package was made in",
+  );
+}
 
 /** Without what belongs to the checkout: its scripts, its tools, and the mark that keeps the checkout from being published. */
 function buildManifest(env: Env): Manifest {
@@ -51,7 +61,10 @@ function buildManifest(env: Env): Manifest {
   return {
     ...kept,
     // npm takes a provenance only of the repository that the manifest names, and only the workflow knows its own.
-    ...(repository !== undefined && { repository: { type: "git", url: `git+${repository}.git` } }),
+    ...(repository !== undefined && {
+      repository: { type: "git", url: `git+${repository}.git` },
+      homepage: `${repository}#readme`,
+    }),
     dependencies,
     man: [`./${manPage}`],
     exports: {

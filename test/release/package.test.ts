@@ -104,10 +104,27 @@ describe("the package", () => {
     expect(checkout.private).toBe(true);
     // Without it npm takes no provenance.
     expect(manifest.repository).toEqual({ type: "git", url: "git+https://forge.example/o/r.git" });
+    expect(manifest.homepage).toBe("https://forge.example/o/r#readme");
     expect(files).toContain(bin.readout);
     const suite = manifest.exports["./conformance/*"].default.replace("./", "").replace("*", "logs");
     expect(files).toEqual(expect.arrayContaining([suite, manifest.exports["./backend"].default.slice(2)]));
   });
+});
+
+test("the README of the package links what it has, and starts it without npm's scripts", async () => {
+  const text = read("README.md");
+  const links = [...text.matchAll(/\]\(([^)]+)\)/g)].map(([, target = ""]) => target);
+  expect(links.filter((target) => !files.includes(target))).toEqual([
+    `https://forge.example/o/r/blob/v${readManifest("package.json").version}/docs/README.md`,
+  ]);
+  const commands = /```sh\n([^`]+)```/.exec(text)?.[1]?.trim().split("\n") ?? [];
+  expect(commands.length).toBeGreaterThan(2);
+  for (const command of commands) expect(command).toMatch(/^npx --no-install readout (\w+)/);
+  const ofNobody = mkdtempSync(join(tmpdir(), "readout-package-"));
+  await buildPackage(ofNobody, {});
+  const readme = readFileSync(join(ofNobody, "README.md"), "utf8");
+  expect(readme).toContain("of the checkout that the package was made in");
+  rmSync(ofNobody, { recursive: true });
 });
 
 test("the checkout itself is not packed, under the name of the package", () => {

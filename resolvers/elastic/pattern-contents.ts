@@ -51,6 +51,8 @@ export interface Contents {
   /** Copies of spans. */
   readonly copies: readonly ListedIndex[];
   readonly pattern: string;
+  /** As of its metadata. */
+  readonly resultWindow: number;
 }
 
 /** The places of spans and their events by all known layouts. @throws {BackendError} */
@@ -67,7 +69,7 @@ export async function divideMembers(
   forms: PlacedForms,
   context: SurveyContext,
 ): Promise<Contents> {
-  const { indices: known } = metadata;
+  const { indices: known, resultWindow } = metadata;
   const seen = members.filter(({ indices }) => indices.some((index) => known.has(index)));
   const unseen = members.filter((one) => !seen.includes(one));
   const listed = new Set(members.flatMap(({ indices }) => indices));
@@ -91,7 +93,8 @@ export async function divideMembers(
     .filter((one) => !spans.includes(one) && !copies.includes(one));
   // Events of spans may be log lines too, as those of OpenTelemetry, or the only documents, as the errors of APM.
   const own = buildIndicesQuery(events.flatMap(({ indices }) => indices));
-  const hasLines = events.length > 0 && (await hasOtherDocuments(pattern, own, forms.events, context));
+  const hasLines =
+    events.length > 0 && (await hasOtherDocuments({ pattern, resultWindow }, own, forms.events, context));
   const taken = new Set([...copies, ...spans, ...(hasLines ? [] : events)]);
   const lines = shown.filter((one) => !taken.has(one));
   const traces = [...spans, ...events];
@@ -101,6 +104,7 @@ export async function divideMembers(
   return {
     all: [...shown, ...unseen],
     pattern,
+    resultWindow,
     copies,
     spanIndices,
     unknown,
@@ -172,7 +176,7 @@ function describeKind(
 
 /** Whether documents with the marks of log lines lie in the indices of spans. */
 export async function hasLinesAmongSpans(
-  { pattern, spanIndices }: Contents,
+  { pattern, resultWindow, spanIndices }: Contents,
   { spans, events }: PlacedForms,
   context: SurveyContext,
 ): Promise<boolean> {
@@ -181,7 +185,7 @@ export async function hasLinesAmongSpans(
     restrictToIndices(groups.map((group) => ({ query: buildLineQuery(group), indices: group.indices }))),
   );
   if (lines === matchNone || spanIndices.length === 0) return false;
-  return hasOtherDocuments(pattern, lines, [...spans, ...events], context);
+  return hasOtherDocuments({ pattern, resultWindow }, lines, [...spans, ...events], context);
 }
 
 type PlacedAny = PlacedForm<SpanForm | EventForm>;
@@ -191,12 +195,12 @@ type PlacedAny = PlacedForm<SpanForm | EventForm>;
  * first ones of each group are read.
  */
 async function hasOtherDocuments(
-  pattern: string,
+  place: Pick<Contents, "pattern" | "resultWindow">,
   own: Query,
   placed: readonly PlacedAny[],
   { backend, client, signal }: SurveyContext,
 ): Promise<boolean> {
-  const context = { backend, client, pattern, signal };
+  const context = { backend, client, ...place, signal };
   const certainlyOthers = allOf([own, not(buildFormsQuery(placed, buildFormQuery))]);
   if (await hasDocuments(context, [certainlyOthers])) return true;
   const undecided = allOf([own, not(buildFormsQuery(placed, buildCertainFormQuery))]);

@@ -100,7 +100,7 @@ async function readPage(
   const planned = await searchPlanned(reader, (plan) => searchPage(reader, plan, range, rest, size));
   reader.hasContinued = window !== undefined && reader.lastMetadata !== undefined;
   reader.lastMetadata = planned.plan.metadata;
-  return completePage(reader, planned, range, rest, size);
+  return completePage(reader, planned, range, rest, Math.min(size, planned.plan.metadata.resultWindow));
 }
 
 /** The hits to ask for: those of all expected lines where the filter is verified by reading, and may drop some. */
@@ -160,7 +160,8 @@ async function completePage(
     return { lines, rest: computeRest(last, rest, order, true) };
   }
   // All hits are of one millisecond.
-  const maxSize = limitHits(reader, window === undefined ? batchSizes.most : exportSizes.most);
+  const most = limitHits(reader, window === undefined ? batchSizes.most : exportSizes.most);
+  const maxSize = Math.min(most, plan.metadata.resultWindow);
   const fullSize = window === undefined ? computeSize(reader, context.query.expectedLines) : maxSize;
   if (size < maxSize)
     return readPage(reader, rest, size < fullSize && fullSize < maxSize ? fullSize : maxSize);

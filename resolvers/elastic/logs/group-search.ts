@@ -183,5 +183,6 @@ function printPageSearch(
   range: TimeRange,
   size: number,
 ): string {
-  return JSON.stringify({ ...buildSearchBody(plan, range, hasSeveralTimes), size });
+  const body = buildSearchBody(plan, range, hasSeveralTimes);
+  return JSON.stringify({ ...body, size: Math.min(size, plan.metadata.resultWindow) });
 }

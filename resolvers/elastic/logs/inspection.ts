@@ -19,7 +19,7 @@ import {
 } from "../query/tenant-filter.ts";
 import { createNumberColumn } from "../query/time-field.ts";
 import { findRestrictions } from "../search/access-report.ts";
-import { addTenantFilterFault, type Findings, printFindings } from "../search/findings.ts";
+import { addNarrowWindows, addTenantFilterFault, type Findings, printFindings } from "../search/findings.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { hasOnlyUntimedDocuments, listTimeFields } from "../search/missing-time.ts";
 import {
@@ -99,6 +99,7 @@ function inspectIndices({ source, metadata, findings }: InspectionContext): void
   }
   problems.push(...listUnreachableProblems(source.index, metadata));
   limitations.push(...explainIneffectiveExclusions(source.index, metadata.indices));
+  addNarrowWindows(findings, metadata);
   if (metadata.copies.size > 0) {
     const advice = adviseOnCopies(source.index, metadata.copies, metadata.indices);
     const indices = [...metadata.copies.keys()];

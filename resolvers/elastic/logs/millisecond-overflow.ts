@@ -32,7 +32,8 @@ export async function readMillisecond(
 ): Promise<LogLine[] | undefined> {
   const { backend, client, mappingCache, source, query, signal } = reader.context;
   const own = { from: later(range.from, milli), to: earlier(range.to, endOfMilli(milli)) };
-  const body = { ...buildScrollBody(plan, own), size: limitHits(reader, batchSizes.scroll) };
+  const size = Math.min(limitHits(reader, batchSizes.scroll), plan.metadata.resultWindow);
+  const body = { ...buildScrollBody(plan, own), size };
   const lines: LogLine[] = [];
   let response = await search(reader, plan, body, scrollOptions);
   const { total } = response;

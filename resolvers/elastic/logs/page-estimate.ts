@@ -4,9 +4,6 @@ import type { GroupReader } from "./group-reader.ts";
 import { search, searchPlanned } from "./group-search.ts";
 import { buildSearchBody, readInstant } from "./search-plan.ts";
 
-/** The most hits that a server lets a search skip, by default (`index.max_result_window`). */
-const resultWindow = 10_000;
-
 /**
  * The number of documents that the filter finds in the range. Where every document is a line and they are more than `room`,
  * the number up to the millisecond in which the page ends. Infinity where that is more than `room` too, or unknown.
@@ -14,11 +11,12 @@ const resultWindow = 10_000;
 export async function countCandidates(reader: GroupReader, room: number): Promise<number> {
   const { order, expectedLines, range, filter } = reader.context.query;
   const counted = { track_total_hits: Math.max(1, room) };
-  // The line at which the page ends is searched only where a search can skip so many.
-  const pageEnd = expectedLines > resultWindow ? { size: 0 } : { from: expectedLines - 1, size: 1 };
-  const { plan, response } = await searchPlanned(reader, (plan) =>
-    search(reader, plan, { ...buildSearchBody(plan, range, true), ...counted, ...pageEnd }),
-  );
+  const { plan, response } = await searchPlanned(reader, (plan) => {
+    // The line at which the page ends is searched only where a search can skip so many.
+    const isWithin = expectedLines <= plan.metadata.resultWindow;
+    const pageEnd = isWithin ? { from: expectedLines - 1, size: 1 } : { size: 0 };
+    return search(reader, plan, { ...buildSearchBody(plan, range, true), ...counted, ...pageEnd });
+  });
   if (response.total !== undefined) return response.total;
   const [last] = response.hits;
   if (filter.kind !== "all" || last === undefined) return Number.POSITIVE_INFINITY;

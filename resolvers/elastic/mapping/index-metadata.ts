@@ -6,7 +6,7 @@ import { isJsonObject, type JsonObject, readObject } from "../../../src/core/jso
 import { findCopies } from "./index-copies.ts";
 import { isGlobMatch, isNameInPattern } from "./index-patterns.ts";
 import { type FieldDefaults, isDateType, readFields } from "./indexed-field.ts";
-import type { IndexGroup, IndexMetadata } from "./mapping.ts";
+import { defaultResultWindow, type IndexGroup, type IndexMetadata } from "./mapping.ts";
 
 /** The defaults of an index in logsdb mode; the settings that a server returns show only what somebody has set. */
 const logsdbDefaults = { ignoreAbove: 8_191, ignoreMalformed: true, dropsBeyondLimit: true } as const;
@@ -55,6 +55,7 @@ export function* readIndexMetadata(
   const uuids = new Map<string, string>();
   const openSettings = new Map<string, JsonObject>();
   let minShards = 0;
+  const resultWindows = new Map<string, number>();
   for (const [index, definition] of Object.entries(response)) {
     const { aliases, mappings, settings } = indexSchema.parse(definition);
     const own = settings.index;
@@ -69,6 +70,8 @@ export function* readIndexMetadata(
     shardsByIndex.set(index, shards);
     minShards += isOnlyRouted(pattern, index, String(own.hidden) === "true", aliases) ? 1 : shards;
     uuids.set(index, String(own.uuid));
+    const window = Number(own.max_result_window ?? defaultResultWindow);
+    if (window < defaultResultWindow) resultWindows.set(index, window);
     const traits = readTraits(mappings, own);
     const key = JSON.stringify([identify(mappings), traits]);
     const known = groups.get(key);
@@ -90,6 +93,8 @@ export function* readIndexMetadata(
     copies: findCopies(openSettings),
     closed,
     minShards,
+    resultWindow: Math.min(defaultResultWindow, ...resultWindows.values()),
+    resultWindows,
   };
 }
 

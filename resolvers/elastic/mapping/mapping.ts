@@ -47,7 +47,14 @@ export interface IndexMetadata {
   readonly closed: readonly string[];
   /** The fewest shards that a complete response reaches: an alias may route searches to some of the shards only. */
   readonly minShards: number;
+  /** The most hits that a search of all indices may ask for, those that it skips included; no more than by default. */
+  readonly resultWindow: number;
+  /** The indices that allow fewer than by default, with their number. */
+  readonly resultWindows: ReadonlyMap<string, number>;
 }
+
+/** `index.max_result_window` where it is not set. */
+export const defaultResultWindow = 10_000;
 
 export const opaqueMetadata: IndexMetadata = {
   opaque: true,
@@ -59,6 +66,8 @@ export const opaqueMetadata: IndexMetadata = {
   copies: new Map(),
   closed: [],
   minShards: 0,
+  resultWindow: defaultResultWindow,
+  resultWindows: new Map(),
 };
 
 /** The indices of a group in a few words: the first name and the number of others. */

@@ -1,6 +1,7 @@
 // What an inspection finds, gathered so that what holds for many indices is one sentence about all of them.
 import { requireFirst } from "../../../src/core/collections.ts";
 import type { SourceInspection } from "../../../src/store/inspection.ts";
+import type { IndexMetadata } from "../mapping/mapping.ts";
 import { TenantFilterError } from "../query/tenant-filter.ts";
 
 /** A sentence, or what holds for some indices. */
@@ -12,6 +13,18 @@ export interface Findings {
   readonly problems: Finding[];
   /** Why the tenant filter does not hold, which is a problem as well. */
   tenantFilterFault?: string;
+}
+
+/** What one search of an export, or one page of a scroll, asks for. */
+const neededWindow = 1_024;
+
+/** Adds to the limitations the indices that let a search return fewer hits than reading needs. */
+export function addNarrowWindows({ limitations }: Findings, { resultWindows }: IndexMetadata): void {
+  for (const [index, window] of resultWindows) {
+    if (window >= neededWindow) continue;
+    const text = `index.max_result_window is ${window}, so all indices of the pattern are read ${window} at a time; ${neededWindow} is enough`;
+    limitations.push({ indices: [index], text });
+  }
 }
 
 /** Adds to the problems why a tenant filter does not hold; throws any other error. */

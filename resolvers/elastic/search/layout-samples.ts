@@ -15,6 +15,8 @@ export interface SampleContext {
   readonly backend: string;
   readonly client: ElasticClient;
   readonly pattern: string;
+  /** The most hits of a search. */
+  readonly resultWindow: number;
   readonly signal: AbortSignal;
 }
 
@@ -37,12 +39,14 @@ export async function* sampleGroups<Group extends SampledGroup>(
   context: SampleContext,
   groups: readonly Group[],
 ): AsyncGenerator<readonly [Group, readonly Hit[]]> {
+  const { resultWindow } = context;
+  const sufficient = Math.min(sampleSize, resultWindow);
   let waiting = groups;
   for (let width = groups.length; waiting.length > 0; ) {
     const { asked, query } = takeSearchable(waiting.slice(0, width));
-    const size = sampleSize * Math.min(asked.length, groupsAtOnce);
+    const size = Math.min(sampleSize * Math.min(asked.length, groupsAtOnce), resultWindow);
     const hits = await findFirstDocuments(context, query, size);
-    const isComplete = (own: readonly Hit[]) => hits.length < size || own.length >= sampleSize;
+    const isComplete = (own: readonly Hit[]) => hits.length < size || own.length >= sufficient;
     const samples = new Map([...partitionHits(hits, asked)].filter(([, own]) => isComplete(own)));
     for (const [group, own] of samples) yield [group, own.slice(0, sampleSize)];
     waiting = waiting.filter((group) => !samples.has(group));

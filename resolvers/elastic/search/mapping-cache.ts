@@ -211,7 +211,8 @@ async function detectSource(
   }
   const byFilter = detections.get(metadata) ?? new Map<string | undefined, Detection>();
   const known = byFilter.get(tenantFilter);
-  const context = { backend, client, pattern: source.index, signal };
+  const { resultWindow } = metadata;
+  const context = { backend, client, pattern: source.index, resultWindow, signal };
   if (known !== undefined && !(await hasDocuments(context, known.unseen))) return known;
   const detection = await detectLayouts(context, tenantFilter, metadata, samples);
   detections.set(metadata, byFilter.set(tenantFilter, detection));

@@ -29,7 +29,7 @@ import { buildTimeSort, describeTimeProblem, findLossyTime } from "../query/span
 import { buildFormQuery, buildIdQuery } from "../query/span-upper-bounds.ts";
 import { buildTenantQuery, compileTenantFilter, parseTenantFilter } from "../query/tenant-filter.ts";
 import { findRestrictions } from "../search/access-report.ts";
-import { addTenantFilterFault, type Findings, printFindings } from "../search/findings.ts";
+import { addNarrowWindows, addTenantFilterFault, type Findings, printFindings } from "../search/findings.ts";
 import { buildLineQuery } from "../search/layout-detection.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { findShardProblem, listUnreachableProblems, needsMapping, searchComplete } from "../search/search.ts";
@@ -58,6 +58,7 @@ export async function inspectSpanSource(
   const findings: Findings = { limitations: [], problems: [] };
   const { limitations, problems } = findings;
   reportIndices(source, metadata, forms, findings);
+  addNarrowWindows(findings, metadata);
   reportLayouts(metadata, forms, findings);
   for (const placed of forms.spans) reportForm(placed, findings);
   problems.push(...forms.misspeltFields.map(describeMisspelt));

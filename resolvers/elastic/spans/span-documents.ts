@@ -390,7 +390,7 @@ async function* readPages<Form extends SpanForm | EventForm>(
   signal: AbortSignal,
 ): DocumentBatches<Form> {
   const { backend, client } = context;
-  let size = firstSize;
+  let size = Math.min(firstSize, plan.metadata.resultWindow);
   const leaving = new AbortController();
   const limited = combineSignals(signal, leaving.signal);
   let response = first;

@@ -153,7 +153,9 @@ async function attemptSearch<Form extends SpanForm | EventForm>(
   if (compiled instanceof Refused) throw compiled;
   await refuseMaskedFilter(client, index, plan.metadata, compiled, signal);
   await refuseUnreadable(context, query.source, query.selectForms(plan.forms), query.condition, signal);
-  const body = { size, track_total_hits: true, query: compiled, sort: context.view?.sort ?? ["_doc"] };
+  const asked = Math.min(size, plan.metadata.resultWindow);
+  const sort = context.view?.sort ?? ["_doc"];
+  const body = { size: asked, track_total_hits: true, query: compiled, sort };
   const parameters = isScroll && context.view === undefined ? scrollOptions : {};
   const search = searchSource(context, query.source, body, signal, parameters).catch((error: unknown) => {
     // An index that the mapping does not have may also reject what was compiled without it.
@@ -163,7 +165,7 @@ async function attemptSearch<Form extends SpanForm | EventForm>(
   const [bytes, isBehind] = await Promise.all([search, pendingBehind]);
   if (isBehind) return { kind: "behind" };
   const response =
-    bytes && (await readFirstPage(client, bytes, () => parseCompleteResponse(backend, bytes, size)));
+    bytes && (await readFirstPage(client, bytes, () => parseCompleteResponse(backend, bytes, asked)));
   if (bytes !== undefined && response !== undefined && fitsPlan(context, query.source, plan, response)) {
     const fetchNext = createPager(context, query.source, body, bytes);
     return { kind: "answered", search: { response, plan, fetchNext } };

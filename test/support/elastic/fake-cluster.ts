@@ -357,6 +357,11 @@ function findHits(
   const keys = sort as readonly SortKey[];
   const matches = compileQuery(query as JsonObject);
   const searched = listMatchingIndices(fake, pattern);
+  const { size = 10, from = 0 } = body;
+  for (const [index, { settings }] of searched) {
+    const window = Number(settings?.max_result_window ?? 10_000);
+    if (Number(from) + Number(size) > window) throw new Error(`${index} returns no more than ${window} hits`);
+  }
   const hits = searched.flatMap(([index, { documents }]) =>
     documents.flatMap((document, at): FakeHit[] =>
       matches(index, document)

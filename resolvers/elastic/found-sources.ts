@@ -2,7 +2,7 @@
 // an inspection finds a problem with is left out with the reason.
 import { z } from "zod";
 import { BackendError, isRefusedBySource } from "../../src/core/errors.ts";
-import type { FoundSource } from "../../src/store/inspection.ts";
+import type { FoundSource, SourceInspection } from "../../src/store/inspection.ts";
 import type { SpanSource } from "../../src/store/spans.ts";
 import { encodePattern, searchOptions } from "./client/query-dsl.ts";
 import type { LogLayout } from "./layout/log-layout.ts";
@@ -12,6 +12,7 @@ import {
   listNamespaces,
   narrowPattern,
 } from "./mapping/collapsed-patterns.ts";
+import { listReached } from "./mapping/index-patterns.ts";
 import type { ListedIndex } from "./mapping/listed-indices.ts";
 import { findField, type IndexGroup, type IndexMetadata } from "./mapping/mapping.ts";
 import {
@@ -87,6 +88,13 @@ async function inspectPattern(
     const isListed = pattern.members.length > 0;
     return leaveOut(index, isListed ? `its mapping is not shown (it ${needsMapping})` : "no open index");
   }
+  const open = narrowToOpen(pattern, metadata);
+  if (open !== undefined) {
+    const found: Classification[] = [];
+    for (const one of open) found.push(await inspectPattern(one, listed, context));
+    const closed = metadata.closed.map((name) => leaveOut(name, "closed, so nothing of it can be read"));
+    return joinClassifications([...found, ...closed]);
+  }
   const forms = await placeAllForms(metadata, context);
   const contents = await divideMembers(pattern, metadata, forms, context);
   const found = await describeContents(pattern, contents, listed, context);
@@ -96,6 +104,18 @@ async function inspectPattern(
     .filter(({ holds }) => holds === "spans")
     .map(({ index }) => leaveOut(index, reason));
   return joinClassifications([found, ...mixed]);
+}
+
+/** The pattern without its closed indices; undefined where there are none or too many, or no exclusion keeps them out. */
+function narrowToOpen(
+  { index, members }: IndexPattern,
+  { closed }: IndexMetadata,
+): readonly IndexPattern[] | undefined {
+  if (closed.length === 0 || closed.length > maxExcluded || members.length === 0) return undefined;
+  const listed = closed.map((name) => ({ name, own: name, aliases: [], isStream: false, indices: [name] }));
+  const open = narrowPattern(index, members, [...members, ...listed]);
+  const isKeptOut = (one: ListedIndex) => open.every((own) => listReached(own.index, one).length === 0);
+  return listed.every(isKeptOut) ? open : undefined;
 }
 
 async function describeContents(
@@ -117,13 +137,21 @@ async function describeContents(
     return members.length === 0 ? [] : narrowPattern(pattern.index, members, all);
   };
   const parts: Classification[] = [];
-  for (const own of narrow(lines)) {
+  const waiting = [...narrow(lines)];
+  for (let own = waiting.shift(); own !== undefined; own = waiting.shift()) {
     const found = await describeLines(own, context);
-    if ("logs" in found) parts.push({ ...nothing, logs: [found.logs] });
-    else {
-      const left = own.members.length === all.length ? [own] : collapse(own.members);
-      parts.push(...left.map(({ index }) => leaveOut(index, found.note)));
+    if ("logs" in found) {
+      parts.push({ ...nothing, logs: [found.logs] });
+      continue;
     }
+    const separated = separateFaulty(own, found.faulty);
+    if (separated !== undefined) {
+      waiting.unshift(...separated);
+      continue;
+    }
+    const isNamed = own.members.length === all.length || own.members.some(({ name }) => name === own.index);
+    const left = isNamed ? [own] : collapse(own.members);
+    parts.push(...left.map(({ index }) => leaveOut(index, found.note)));
   }
   // Beside lines, which keep the pattern, the spans get patterns of their own.
   const hasLines = parts.some(({ logs }) => logs.length > 0);
@@ -138,12 +166,38 @@ async function describeContents(
   return joinClassifications(parts);
 }
 
-async function describeSpans(
+/** So many names at most are excluded from a pattern, which is a part of an address. */
+const maxExcluded = 20;
+
+/**
+ * The pattern without its members with faults, and each of these alone, which has its own reason then. Undefined where all have
+ * faults, or too many.
+ */
+function separateFaulty(
   { index, members }: IndexPattern,
+  faulty: readonly string[] = [],
+): readonly IndexPattern[] | undefined {
+  const isFaulty = ({ indices }: ListedIndex) => indices.some((one) => faulty.includes(one));
+  const apart = members.filter(isFaulty);
+  if (apart.length === 0 || apart.length === members.length || apart.length > maxExcluded) return undefined;
+  const sound = members.filter((one) => !isFaulty(one));
+  const alone = apart.map((one) => ({ index: one.name, members: [one], isMerged: false }));
+  return [...narrowPattern(index, sound, members), ...alone];
+}
+
+/** The problems of a pattern. Where it is the name of one index, they need not name it. */
+function joinProblems(index: string, { problems }: SourceInspection): string {
+  const own = `${index}: `;
+  return problems.map((text) => (text.startsWith(own) ? text.slice(own.length) : text)).join("; ");
+}
+
+async function describeSpans(
+  pattern: IndexPattern,
   lines: readonly ListedIndex[],
   context: SurveyContext,
 ): Promise<Classification> {
   const { backend, client, mappingCache, signal } = context;
+  const { index, members } = pattern;
   const metadata = await mappingCache.refresh(index, signal);
   const forms = await placeAllForms(metadata, context);
   const layout = forms.layouts.map(({ name }) => name).join(", ");
@@ -162,13 +216,23 @@ async function describeSpans(
     namespaceAttribute: "",
     actionAttribute: "",
   };
-  const { problems, newest } = await inspectSpanSource(backend, source, client, mappingCache, signal);
-  if (problems.length > 0) return leaveOut(index, problems.join("; "));
-  return { ...nothing, traces: [{ holds: "spans", ...common, newest }] };
+  const report = await inspectSpanSource(backend, source, client, mappingCache, signal);
+  if (report.problems.length === 0)
+    return { ...nothing, traces: [{ holds: "spans", ...common, newest: report.newest }] };
+  const parts: Classification[] = [];
+  for (const part of separateFaulty(pattern, report.faultyIndices) ?? [])
+    parts.push(await describeSpans(part, lines, context));
+  return parts.length > 0 ? joinClassifications(parts) : leaveOut(index, joinProblems(index, report));
 }
 
 /** A source of lines, or why there is none. */
-type FoundLines = { readonly logs: FoundSource } | { readonly note: string };
+type FoundLines =
+  | { readonly logs: FoundSource }
+  | {
+      readonly note: string;
+      /** The indices that it is about, where not all are. */
+      readonly faulty?: readonly string[] | undefined;
+    };
 
 async function describeLines({ index, members }: IndexPattern, context: SurveyContext): Promise<FoundLines> {
   const [signal, ...otherSignals] = new Set(members.map(({ name }) => findOtherSignal(name)));
@@ -198,12 +262,11 @@ async function describeLines({ index, members }: IndexPattern, context: SurveyCo
     groups.some((group) => isMapped(group, layout)),
   );
   const report = await context.inspect(source);
-  if (report.problems.length > 0)
-    return {
-      note: [...(guesses.length === 0 ? [] : [explainGuesses(guesses, guesses)]), ...report.problems].join(
-        "; ",
-      ),
-    };
+  if (report.problems.length > 0) {
+    const problems = joinProblems(index, report);
+    const note = guesses.length === 0 ? problems : `${explainGuesses(guesses, guesses)}; ${problems}`;
+    return { note, faulty: report.faultyIndices };
+  }
   return {
     logs: {
       holds: "lines",

@@ -37,6 +37,8 @@ export interface SourceInspection {
   readonly limitations: readonly string[];
   /** What makes the source unusable, such as a `where` that the index cannot answer exactly. */
   readonly problems: readonly string[];
+  /** The indices that the problems are about; absent where one of these is about the whole pattern. */
+  readonly faultyIndices?: readonly string[];
   /** The one of the problems that says why the tenant filter (`where`) does not hold. Such a source must not be served. */
   readonly tenantFilterFault?: string;
 }

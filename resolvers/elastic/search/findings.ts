@@ -38,10 +38,13 @@ export function printFindings({
   limitations,
   problems,
   tenantFilterFault,
-}: Findings): Pick<SourceInspection, "limitations" | "problems" | "tenantFilterFault"> {
+}: Findings): Pick<SourceInspection, "limitations" | "problems" | "faultyIndices" | "tenantFilterFault"> {
+  const faulty = problems.flatMap((problem) => (typeof problem === "string" ? [] : [problem.indices]));
+  const areOfIndices = faulty.length > 0 && faulty.length === problems.length;
   return {
     limitations: formatFindings(limitations),
     problems: formatFindings(problems),
+    ...(areOfIndices && { faultyIndices: [...new Set(faulty.flat())] }),
     ...(tenantFilterFault !== undefined && { tenantFilterFault }),
   };
 }

@@ -244,9 +244,15 @@ function describeMappings(fake: FakeSearch, pattern: string): object {
   );
 }
 
+/** By the setting that an index has for as long as it is closed. */
+function isClosed({ settings }: FakeIndex): boolean {
+  return settings?.verified_before_close !== undefined;
+}
+
 /** What `_resolve/index` answers: an alias names what it stands for, also where the pattern matches the alias alone. */
 function resolveNames({ indices }: FakeSearch, pattern: string): object {
-  const all = Object.entries(indices).map(([name, { aliases = [], stream }]) => ({ name, aliases, stream }));
+  const open = Object.entries(indices).filter(([, index]) => !isClosed(index));
+  const all = open.map(([name, { aliases = [], stream }]) => ({ name, aliases, stream }));
   const isNamed = (name: string) => listMatchingNames(decodeURIComponent(pattern), [[name]]).length > 0;
   const aliases = Map.groupBy(
     all.flatMap((one) =>
@@ -356,7 +362,7 @@ function findHits(
   const { query = { match_all: {} }, sort = ["_doc"] } = body;
   const keys = sort as readonly SortKey[];
   const matches = compileQuery(query as JsonObject);
-  const searched = listMatchingIndices(fake, pattern);
+  const searched = listMatchingIndices(fake, pattern).filter(([, index]) => !isClosed(index));
   const { size = 10, from = 0 } = body;
   for (const [index, { settings }] of searched) {
     const window = Number(settings?.max_result_window ?? 10_000);

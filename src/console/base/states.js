@@ -36,7 +36,7 @@ export function createEmptyState(title, advice, ...actions) {
 }
 
 /** What a person can do about a failure, by what it is. @type {Readonly<Record<string, string>>} */
-const advice = {
+const adviceBySlug = {
   result_too_large: "Choose a shorter range or a narrower filter.",
   log_query_too_complex: "Split the query.",
   invalid_field: "Choose another field.",
@@ -55,8 +55,6 @@ export function createFailureState(error, retry) {
   // The API does not tell which of both it is.
   const text = status === 404 ? "It is not there, or this token may not read it." : renderUntrusted(message);
   const issues = Array.isArray(details.issues) ? details.issues : [];
-  // The same request gets the same answer.
-  const isFinal = status === 404 || status === 422;
   return createElement(
     "div",
     { class: "state state-failed", role: "alert" },
@@ -71,14 +69,14 @@ export function createFailureState(error, retry) {
           createElement("li", {}, renderUntrusted(`${path || "body"}: ${issue}`)),
         ),
       ),
-    advice[slug] !== undefined && createElement("p", {}, advice[slug]),
+    adviceBySlug[slug] !== undefined && createElement("p", {}, adviceBySlug[slug]),
     createElement(
       "p",
       { class: "state-code" },
       status <= 0 ? "" : `Status ${status}${slug === "" ? "" : `, ${slug}`}`,
     ),
     retry !== undefined &&
-      !isFinal &&
+      !isFinalFailure(status) &&
       createElement("div", { class: "state-actions" }, createButton("Try again", retry)),
   );
 }
@@ -102,8 +100,13 @@ export function showPartFailure(root, what, error, retry) {
     renderUntrusted(message),
     " ",
   );
-  if (status !== 422) failure.append(createButton("Try again", retry));
+  if (!isFinalFailure(status)) failure.append(createButton("Try again", retry));
   replaceChildren(root, failure);
+}
+
+/** Whether the same request gets the same answer. @param {number} status */
+function isFinalFailure(status) {
+  return status === 404 || status === 422;
 }
 
 /** @param {unknown} error @returns {{ status: number, slug: string, message: string, details: Readonly<Record<string, unknown>> }} */

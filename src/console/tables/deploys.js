@@ -11,7 +11,7 @@ import { createFigureColumn, createTableView, createTimeCell } from "./table-vie
 /**
  * `exceptionRate` is the errors per 100 requests; `liveFor` is in seconds.
  * @typedef {{
- *   readonly revision: string, readonly createdAt: string, readonly lastOccurredAt: string | null,
+ *   readonly revision: string, readonly createdAt: string, readonly lastOccurredAt: string,
  *   readonly liveFor: number, readonly exceptionCount: number, readonly exceptionRate: number,
  * }} Deploy
  */
@@ -53,7 +53,7 @@ export function createDeploysView({ go }) {
     /** @type {Node | string} */ text,
   ) => {
     const term = printFieldTerm("revision", "=", row.revision);
-    const range = { from: row.createdAt, to: row.lastOccurredAt ?? row.createdAt };
+    const range = { from: row.createdAt, to: row.lastOccurredAt };
     if (term === undefined) return text;
     return createElement(
       "a",
@@ -103,8 +103,8 @@ function listColumns(link) {
       id: "last",
       title: "Last request",
       isFigure: true,
-      sort: ({ lastOccurredAt }) => Date.parse(lastOccurredAt ?? ""),
-      cell: ({ lastOccurredAt }) => (lastOccurredAt === null ? "–" : createTimeCell(lastOccurredAt)),
+      sort: ({ lastOccurredAt }) => Date.parse(lastOccurredAt),
+      cell: ({ lastOccurredAt }) => createTimeCell(lastOccurredAt),
     },
     createFigureColumn("live", "Live for", ({ liveFor }) => liveFor, formatAge),
     {

@@ -114,6 +114,15 @@ describe("the histogram", () => {
     await page.locator(".line-item").first().waitFor();
   });
 
+  test("does not offer to try again what is not there", async () => {
+    const missing = { error: "not_found", message: "no such site", details: {} };
+    await page.route("**/api/v2/logs/counts", (route) => route.fulfill({ status: 404, json: missing }));
+    await open(address());
+    const box = page.locator(".histogram-box");
+    await box.getByText("These lines are not counted. no such site").waitFor();
+    expect(await box.getByRole("button", { name: "Try again" }).count()).toBe(0);
+  });
+
   test("says why it is not there, and the lines are there all the same", async () => {
     const message = "To count these lines 5000000 documents would have to be read";
     const refusal = { error: "result_too_large", message, details: { limit: 1_000_000 } };

@@ -57,6 +57,17 @@ describe.each(allShippers)("line decoder of %s", (name, shipper) => {
   });
 });
 
+test("an event of a span beside lines of otel has no message, its name is in the body, and the layout says so", () => {
+  const attributes = { "event.name": "exception", "exception.message": "nothing left" };
+  const { layout, line } = read({
+    ...shippers.otelLogs,
+    document: () => JSON.stringify({ trace_id: "a", span_id: "b", event_name: "exception", attributes }),
+  });
+  expect(line).toMatchObject({ message: undefined, severity: "unknown" });
+  expect(JSON.parse(line.json)).toMatchObject(attributes);
+  expect(layout.lacks).toContainEqual(expect.stringMatching(/^events of spans .* event\.name/));
+});
+
 describe("line decoder of a layout with several body sources", () => {
   const layout = parseLogLayout(`
 name: parts

@@ -11,6 +11,7 @@ import {
   anyOf,
   buildIndicesQuery,
   matchAll,
+  matchNone,
   measureQuery,
   not,
   type Query,
@@ -25,6 +26,7 @@ import {
 import type { LogLayout } from "../layout/log-layout.ts";
 import { type IndexGroup, type IndexMetadata, isUnindexed, isUnsortable } from "../mapping/mapping.ts";
 import { compileFilter, listUnnarrowedFields, queryLimits } from "../query/filter-compiler.ts";
+import { buildTenantQuery } from "../query/tenant-filter.ts";
 import {
   buildOutsideNanosQueries,
   createDateColumn,
@@ -34,7 +36,7 @@ import {
 } from "../query/time-field.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { hasMaskedField } from "../search/masked-filters.ts";
-import { buildTenantFilterQuery, refuseClosed, searchComplete } from "../search/search.ts";
+import { buildTenantFilterQuery, compileOrRefuse, refuseClosed, searchComplete } from "../search/search.ts";
 import { explainUnnarrowed } from "./explain.ts";
 
 /** What reading one layout group of a source needs. */
@@ -243,7 +245,7 @@ async function chooseTimeColumn(
   const hasNanos = isOpaque || allGroups.some((group) => findTimeType(group, time) === "date_nanos");
   if (hasNanos && indices.hasConflictingTime)
     throw createUnsupportedError(backend, `lines whose ${time} is date_nanos here and long there`);
-  if (hasMillis && hasNanos) await refuseTimesBeyondNanos(context, time, indices);
+  if (hasMillis && hasNanos) await refuseTimesBeyondNanos(context, time, indices, allGroups);
   return createDateColumn(time, hasNanos);
 }
 
@@ -253,21 +255,26 @@ function findTimeType({ fields }: IndexGroup, time: string): string | undefined 
 }
 
 /**
- * A range over both types reaches only as far as nanoseconds do, which is exact as long as no line lies beyond.
+ * A range over both types reaches only as far as nanoseconds do, which is exact as long as no line of the tenant lies beyond.
  * @throws {Refused}
  */
 async function refuseTimesBeyondNanos(
   { backend, client, source, query, signal }: ReadContext,
   time: string,
   indices: IndexScope,
+  groups: readonly IndexGroup[],
 ): Promise<void> {
   const { from, to } = query.range;
   if (from >= dateNanosRange.from && to <= dateNanosRange.to) return;
   const beyond = anyOf(buildOutsideNanosQueries(time));
-  const body = { size: 1, track_total_hits: false, query: allOf([indices.both, beyond]) };
-  const { hits } = await searchComplete(backend, client, source.index, body, signal);
+  const tenant = compileOrRefuse(backend, () => buildTenantQuery(source.tenantFilter, groups));
+  const conditions = allOf([indices.both, beyond, tenant]);
+  if (conditions === matchNone) return;
+  const body = { size: 0, track_total_hits: 1, query: conditions };
+  const { total } = await searchComplete(backend, client, source.index, body, signal);
   const feature = "times before 1970 or after 2262 where some indices map the time as date_nanos";
-  if (hits.length > 0) throw createUnsupportedError(backend, feature);
+  // Undefined where there are more than it counts.
+  if (total !== 0) throw createUnsupportedError(backend, feature);
 }
 
 /** The time that a hit was sorted by. @throws {BackendError} where it has none */

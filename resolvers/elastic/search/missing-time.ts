@@ -1,8 +1,8 @@
 // Detects patterns with documents but no readable time field (wrong layout, or hidden by field-level security), so that an
-// empty page is not mistaken for "no matches". Only the tenant's own documents count, and none of them is fetched.
+// empty page is not mistaken for "no matches". Only the tenant's own documents count where that can be said, and none is fetched.
 import type { LogSource } from "../../../src/store/logs.ts";
 import type { ElasticClient } from "../client/client.ts";
-import { allOf, anyOf, matchNone, not, type Query } from "../client/query-dsl.ts";
+import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import { buildTenantQuery } from "../query/tenant-filter.ts";
 import { compileOrRefuse, retryUntilShardsStarted, searchComplete } from "./search.ts";
@@ -27,8 +27,10 @@ export async function hasOnlyUntimedDocuments(
   const timedQuery = anyOf(listTimeFields(layoutGroups).map((field) => ({ exists: { field } })));
   const groups = layoutGroups.flatMap((layoutGroup) => layoutGroup.groups);
   const tenantQuery = compileOrRefuse(client.backend, () => buildTenantQuery(tenantFilter, groups));
+  // Where no index shows the tenant's field either, nobody can say whose a document is: then all of them count.
+  const ownQuery = tenantQuery === matchNone && groups.length > 0 ? matchAll : tenantQuery;
   const hasHits = async (condition: Query) => {
-    const query = allOf([tenantQuery, condition]);
+    const query = allOf([ownQuery, condition]);
     if (query === matchNone) return false;
     const body = { size: 0, track_total_hits: 1, query };
     const { total } = await retryUntilShardsStarted(

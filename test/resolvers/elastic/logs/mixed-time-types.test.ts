@@ -50,6 +50,7 @@ const allRange = { from: fromMillis(-1_000), to: (allTime.to + 1n) as Instant };
 async function readLines(
   indices: Readonly<Record<string, FakeIndex>>,
   range = allRange,
+  tenantFilter?: string,
 ): Promise<readonly (string | undefined)[]> {
   const search = createFakeSearch(indices, "Elasticsearch");
   const fake = await openScriptedSource((response, request, body) => {
@@ -65,7 +66,7 @@ async function readLines(
   opened.push(fake, cluster);
   const lines: LogLine[] = [];
   const query = {
-    sources: [{ id: "app", index: "logs-*", layout: "auto", tenantFilter: undefined }],
+    sources: [{ id: "app", index: "logs-*", layout: "auto", tenantFilter }],
     range,
     filter: parse(""),
     order: "asc",
@@ -101,6 +102,15 @@ test("a document with a time before 1970 beside one in the range is a line of ne
 test("a line out there is refused", async () => {
   const ecs = createEcs("2262-04-11T23:47:16.855Z");
   await expect(readLines({ "logs-date": ecs, "logs-nanos": fluentBit })).rejects.toMatchObject({
+    slug: "not_supported_by_backend",
+  });
+});
+
+test("a line out there of another tenant is not", async () => {
+  const ecs = createEcs("2262-04-11T23:47:16.855Z");
+  const indices = { "logs-date": ecs, "logs-nanos": fluentBit };
+  expect(await readLines(indices, allRange, "stream=stdout")).toEqual(["b"]);
+  await expect(readLines(indices, allRange, "log.level=info")).rejects.toMatchObject({
     slug: "not_supported_by_backend",
   });
 });

@@ -174,6 +174,11 @@ describe("documents whose time field is hidden", () => {
       details: { feature: "documents without @timestamp" },
     });
   });
+  test("are refused where the field of the tenant filter is hidden too", async () => {
+    await expect(
+      lines("app-1", { mapping: hidden, resolve: onlyIndex, search }, { where: "tenant=a" }),
+    ).rejects.toMatchObject({ details: { feature: "documents without @timestamp" } });
+  });
   test("are not assumed in an empty index", async () => {
     expect(await lines("app-1", { mapping: hidden, search: () => [] })).toEqual([]);
   });

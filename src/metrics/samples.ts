@@ -100,19 +100,38 @@ export function* combineSamplesInSteps(
   measure: SampleMeasure,
   buckets: Buckets,
 ): Steps<Float64Array> {
-  const inBuckets = Array.from({ length: buckets.count }, (): Float64Array[] => []);
+  const counts = new Uint32Array(buckets.count);
   for (const series of group) {
-    for (const { bucket, values } of splitByBucket(series, buckets))
-      inBuckets[bucket]?.push(chooseValues(values, measure));
+    for (const { bucket, from, to } of splitByBucket(series, buckets))
+      counts[bucket] = (counts[bucket] ?? 0) + chooseSpan(from, to, measure).length;
+    yield;
+  }
+  // One array of all values by bucket, and how much of each part is filled. Not a piece for each bucket of each series: for
+  // millions of pieces the garbage collector holds up everything.
+  const values = new Float64Array(counts.reduce((sum, count) => sum + count, 0));
+  const filled = new Uint32Array(buckets.count);
+  let offset = 0;
+  for (const [bucket, count] of counts.entries()) {
+    filled[bucket] = offset;
+    offset += count;
+  }
+  for (const series of group) {
+    for (const { bucket, from, to } of splitByBucket(series, buckets)) {
+      const { first, length } = chooseSpan(from, to, measure);
+      const at = filled[bucket] ?? 0;
+      for (let index = 0; index < length; index += 1)
+        values[at + index] = series.values[first + index] ?? Number.NaN;
+      filled[bucket] = at + length;
+    }
     yield;
   }
   const combined = new Float64Array(buckets.count).fill(Number.NaN);
   let samples = 0;
-  for (const [bucket, pieces] of inBuckets.entries()) {
-    if (pieces.length === 0) continue;
-    const values = concatArrays(pieces);
-    combined[bucket] = yield* combineValues(values, measure);
-    samples += values.length;
+  for (const [bucket, end] of filled.entries()) {
+    const count = counts[bucket] ?? 0;
+    if (count === 0) continue;
+    combined[bucket] = yield* combineValues(values.subarray(end - count, end), measure);
+    samples += count;
     if (samples < samplesPerStep) continue;
     yield;
     samples = 0;
@@ -120,10 +139,14 @@ export function* combineSamplesInSteps(
   return combined;
 }
 
-/** What one series gives to a bucket, of its values in it. */
-function chooseValues(values: Float64Array, { combine }: SampleMeasure): Float64Array {
-  if (combine === "first") return values.subarray(0, 1);
-  return combine === "last" ? values.subarray(-1) : values;
+/** What one series gives to a bucket, of its samples in it: the first, the last or all. */
+function chooseSpan(
+  from: number,
+  to: number,
+  { combine }: SampleMeasure,
+): { readonly first: number; readonly length: number } {
+  if (combine === "first") return { first: from, length: 1 };
+  return combine === "last" ? { first: to - 1, length: 1 } : { first: from, length: to - from };
 }
 
 /** `values` may be reordered. */
@@ -274,7 +297,8 @@ export function* combineCumulativeInSteps(
     let running = 0;
     let before: number | undefined;
     let carriedFrom = buckets.count;
-    for (const { bucket, values } of splitByBucket(series, buckets)) {
+    for (const { bucket, from, to } of splitByBucket(series, buckets)) {
+      const values = series.values.subarray(from, to);
       for (let empty = carriedFrom; empty < bucket; empty += 1) sums[empty] = (sums[empty] ?? 0) + running;
       const runnings = values.map((value) => {
         running = before === undefined ? value : running + (value < before ? value : value - before);
@@ -422,18 +446,18 @@ export function combineExportedQuantile(series: Samples, buckets: Buckets): Floa
 
 // ---- Cutting ------------------------------------------------------------------------------------------------
 
-/** The values of a series by bucket, in order; buckets without a sample do not appear. */
+/** The samples of a series by bucket, in order, from one index to before another; buckets without a sample do not appear. */
 function* splitByBucket(
-  { times, values }: Samples,
+  { times }: Samples,
   { start, step, count }: Buckets,
-): Generator<{ readonly bucket: number; readonly values: Float64Array }> {
+): Generator<{ readonly bucket: number; readonly from: number; readonly to: number }> {
   let index = findFirstAtOrAfter(times, start);
   while (index < times.length) {
     const bucket = Math.floor(((times[index] ?? start) - start) / step);
     if (bucket >= count) return;
     const until = start + (bucket + 1) * step;
-    const first = index;
+    const from = index;
     while (index < times.length && (times[index] ?? until) < until) index += 1;
-    yield { bucket, values: values.subarray(first, index) };
+    yield { bucket, from, to: index };
   }
 }

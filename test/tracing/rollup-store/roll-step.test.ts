@@ -28,7 +28,7 @@ import {
 } from "./rolled-spans.ts";
 
 /** A longer run is for changes of rollers: `ROLLER_RUNS=300`. */
-const runs = Number(process.env.ROLLER_RUNS ?? sampleRuns(12, { share: 6, least: 2 }));
+const runs = Number(process.env.ROLLER_RUNS ?? sampleRuns(12, { share: 3, least: 4 }));
 
 const whole = [0, length - 1e-6] as const;
 const ends = fc.oneof(

@@ -29,7 +29,7 @@ const answer = (hits: readonly object[], over: object = {}) => ({
   took: 1,
   timed_out: false,
   _shards: { total: 1, successful: 1, skipped: 0, failed: 0 },
-  hits: { hits },
+  hits: { total: { value: hits.length, relation: "eq" }, hits },
   ...over,
 });
 const hit = (id: string, ms: number, source: object = {}) => ({

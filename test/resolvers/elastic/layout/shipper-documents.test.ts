@@ -1,6 +1,8 @@
 // Detects the layout of documents as shippers write them, and decodes their lines. The documents are those of Filebeat 7.10 and
 // 7.17, Fluent Bit 5.1, an APM server (apm-data of 2026) and the collector's opensearch exporter 0.138.
 import { describe, expect, test } from "vitest";
+import { logLayouts } from "#resolvers/elastic/layout/log-layout.ts";
+import { requireKey } from "#src/core/collections.ts";
 import {
   at,
   buildMapping,
@@ -211,6 +213,28 @@ describe("an APM server's records of OTLP", () => {
       layout: "elastic-apm",
       line: { severity: "unknown" },
     });
+  });
+
+  test("reads all that ecs reads, in its order, and the number last", () => {
+    const { severity, ...ecs } = requireKey(logLayouts, "ecs");
+    const own = requireKey(logLayouts, "elastic-apm");
+    const { message, structured, hostname, group, json, time } = ecs;
+    expect(own).toMatchObject({ message, structured, hostname, group, json, time });
+    expect(own.severity.slice(0, -1)).toEqual(severity);
+    expect(own.severity.at(-1)?.field).toBe("event.severity");
+  });
+
+  test("decodes documents of Filebeat that come after many records", async () => {
+    const records = Array.from({ length: 20 }, () => text);
+    const syslog = {
+      message: "late",
+      log: { syslog: { severity: { code: 3, name: "err" }, hostname: "fw1" } },
+      host: { name: "h" },
+    };
+    const { read, report } = await openIndices({ "logs-1": createFakeIndex([...records, syslog]) });
+    expect((await report()).layout).toBe("elastic-apm");
+    expect(await read("message=late")).toMatchObject([{ severity: "error", hostname: "fw1" }]);
+    expect(await read("severity=error hostname=fw1")).toHaveLength(1);
   });
 
   test("does not decode severity numbers of other sources as OpenTelemetry's", async () => {

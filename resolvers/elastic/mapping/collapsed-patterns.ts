@@ -1,7 +1,7 @@
 // Collapses the index names of a cluster into few patterns. Names that differ by a date, version or counter only form one
 // pattern, since tomorrow's index belongs to it too. Each index is reached by exactly one pattern, by its name or by an alias,
 // so that no document belongs to two sources.
-import { requireFirst, requireKey } from "../../../src/core/collections.ts";
+import { requireKey } from "../../../src/core/collections.ts";
 import { areEnvironments } from "../../../src/core/environments.ts";
 import { isGlobMatch, listReached } from "./index-patterns.ts";
 import type { ListedIndex } from "./listed-indices.ts";
@@ -38,7 +38,7 @@ export function collapseIndices(
   for (const widen of withinNamespace) if (stems.size > limit) stems = mergeStems(stems, widen, readKind);
   const mayMix = !areEnvironments(listNamespaces(byName.values()));
   for (const widen of acrossNamespaces) {
-    const canMerge = (names: readonly string[]) => mayMix || names.every((name) => !readNamespace(name));
+    const canMerge = (name: string) => mayMix || readNamespace(name) === undefined;
     if (stems.size > limit) stems = mergeStems(stems, widen, readKind, canMerge);
   }
   const patterns = mergeOverlapping(stems);
@@ -138,17 +138,16 @@ const acrossNamespaces = beginnings.map(
     },
 );
 
-/** Merges stems with the same beginning, if their names permit it and more than two of them are of one kind. */
+/** Merges stems with the same beginning, if more than two whose names can be merged are of one kind. */
 function mergeStems(
   stems: ReadonlyMap<string, readonly string[]>,
   widen: StemWidener,
   readKind: (name: string) => string,
-  canMerge: (names: readonly string[]) => boolean = () => true,
+  canMerge: (name: string) => boolean = () => true,
 ): Map<string, string[]> {
   const merged = new Map<string, string[]>();
   for (const [pattern, candidates] of Map.groupBy(stems.keys(), (stem) => widen(stem) ?? "")) {
-    const isMergeable = pattern !== "" && canMerge(candidates.flatMap((stem) => requireKey(stems, stem)));
-    const chosen = isMergeable ? selectOneKind(candidates, stems, readKind) : [];
+    const chosen = pattern === "" ? [] : selectOneKind(candidates, stems, readKind, canMerge);
     for (const stem of candidates) {
       const key = chosen.includes(stem) ? pattern : stem;
       merged.set(key, [...(merged.get(key) ?? []), ...requireKey(stems, stem)]);
@@ -158,19 +157,21 @@ function mergeStems(
 }
 
 /**
- * The largest set of candidates of one kind none of whose names matches another candidate. Empty if the set is too small, or
+ * The largest set of mergeable candidates of one kind none of whose names matches another candidate. Empty if the set is too small, or
  * if it leaves too many candidates to exclude.
  */
 function selectOneKind(
   candidates: readonly string[],
   stems: ReadonlyMap<string, readonly string[]>,
   readKind: (name: string) => string,
+  canMerge: (name: string) => boolean,
 ): readonly string[] {
-  const kinds = Map.groupBy(candidates, (stem) => {
+  const mergeable = candidates.filter((stem) => requireKey(stems, stem).every(canMerge));
+  const kinds = Map.groupBy(mergeable, (stem) => {
     const own = new Set(requireKey(stems, stem).map(readKind));
     return own.size === 1 ? [...own].join() : `several, of ${stem}`;
   });
-  let chosen = requireFirst([...kinds.values()].sort((a, b) => b.length - a.length));
+  let [chosen = []] = [...kinds.values()].sort((a, b) => b.length - a.length);
   for (let size = -1; size !== chosen.length; ) {
     size = chosen.length;
     const others = candidates.filter((stem) => !chosen.includes(stem));

@@ -118,6 +118,21 @@ describe("collapseIndexNames", () => {
     const oneNamespace = ["logs-web-prod", "logs-db-prod", "logs-app-2026.01.31"];
     expect(listPatterns(oneNamespace, 1)).toEqual(["logs-*"]);
   });
+
+  test("merges plain names beside data streams of few namespaces", () => {
+    const plain = Array.from({ length: 60 }, (_, at) => `logs-svc${at}`);
+    const streams = ["logs-web-prod", "logs-web-staging"];
+    expect(listPatterns([...plain, ...streams])).toEqual([
+      "logs-*,-logs-web-prod,-logs-web-staging",
+      ...streams,
+    ]);
+    const many = streams.flatMap((name) => plain.map((_, at) => name.replace("web", `web${at}`)));
+    expect(listPatterns([...plain, ...many])).toEqual([
+      "logs-*,-logs-*-prod,-logs-*-staging",
+      "logs-*-prod",
+      "logs-*-staging",
+    ]);
+  });
 });
 
 const word = fc.constantFrom("app", "logs", "a", "errors", "nginx.access", "prod", "x_y", "v2");

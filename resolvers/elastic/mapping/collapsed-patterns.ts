@@ -36,9 +36,9 @@ export function collapseIndices(
   const byName = new Map(listed.map((one) => [one.name, one]));
   let stems = Map.groupBy(byName.keys(), deriveStem);
   for (const widen of withinNamespace) if (stems.size > limit) stems = mergeStems(stems, widen, readKind);
-  const mayMix = !areEnvironments(listNamespaces(byName.values()));
+  const keptApart = listKeptApart(listed);
   for (const widen of acrossNamespaces) {
-    const canMerge = (name: string) => mayMix || readNamespace(name) === undefined;
+    const canMerge = (name: string) => !keptApart.has(name);
     if (stems.size > limit) stems = mergeStems(stems, widen, readKind, canMerge);
   }
   const patterns = mergeOverlapping(stems);
@@ -119,6 +119,17 @@ function readNamespace(name: string): string | undefined {
 /** The namespaces of those that are data streams, sorted. */
 export function listNamespaces(listed: Iterable<ListedIndex>): readonly string[] {
   return [...new Set([...listed].flatMap(({ name }) => readNamespace(name) ?? []))].sort();
+}
+
+/**
+ * The names with a namespace that is an environment. Those of metrics are counted apart: sites have no sources of them, so they do
+ * not say what the namespaces of logs and traces are.
+ */
+function listKeptApart(listed: readonly ListedIndex[]): ReadonlySet<string> {
+  const streams = listed.filter(({ name }) => readNamespace(name) !== undefined);
+  const parts = Map.groupBy(streams, ({ name }) => name.startsWith("metrics-")).values();
+  const ofEnvironments = [...parts].filter((part) => areEnvironments(listNamespaces(part)));
+  return new Set(ofEnvironments.flat().map(({ name }) => name));
 }
 
 const withinNamespace = beginnings.map(

@@ -119,6 +119,21 @@ describe("collapseIndexNames", () => {
     expect(listPatterns(oneNamespace, 1)).toEqual(["logs-*"]);
   });
 
+  test("does not count the namespaces of metrics among those of logs", () => {
+    const range = (length: number) => Array.from({ length }, (_, at) => at);
+    const namespaces = ["prod", "staging", "dev"];
+    const logs = namespaces.flatMap((namespace) => range(10).map((at) => `logs-app${at}-${namespace}`));
+    const metrics = range(25).map((at) => `metrics-node${at}x-team${at}`);
+    const plain = range(30).map((at) => `x${at}y`);
+    expect(listPatterns([...logs, ...metrics, ...plain])).toEqual([
+      "logs-*-dev",
+      "logs-*-prod",
+      "logs-*-staging",
+      "metrics-*",
+      ...[...plain].sort(),
+    ]);
+  });
+
   test("merges plain names beside data streams of few namespaces", () => {
     const plain = Array.from({ length: 60 }, (_, at) => `logs-svc${at}`);
     const streams = ["logs-web-prod", "logs-web-staging"];

@@ -81,11 +81,7 @@ export function readFields(
     flat: String(mappings.subobjects) === "false",
   });
   addRuntimeFields(reader, mappings);
-  const templateTargets = listTemplateTargets(templates);
-  for (const [name, field] of reader.fields) {
-    if (reader.copyTargets.has(name) || templateTargets.some((target) => isGlobMatch(target, name)))
-      reader.fields.set(name, { ...field, hasExtraValues: true });
-  }
+  markCopyTargets(reader, listTemplateTargets(templates));
   hideShadowedFields(reader.fields);
   return reader.fields;
 }
@@ -159,6 +155,17 @@ function readProperty(
       ...readField(subName, String(subValue.type), subValue, parent, defaults),
       partial,
     });
+  }
+}
+
+/** Marks what fields are copied to. Its multi-fields have the copied values too. */
+function markCopyTargets({ fields, copyTargets }: FieldReader, templateTargets: readonly string[]): void {
+  const targets = [...fields.values()].filter(
+    ({ name }) => copyTargets.has(name) || templateTargets.some((target) => isGlobMatch(target, name)),
+  );
+  for (const name of targets.flatMap((target) => [target.name, ...target.multiFields])) {
+    const field = fields.get(name);
+    if (field !== undefined) fields.set(name, { ...field, hasExtraValues: true });
   }
 }
 

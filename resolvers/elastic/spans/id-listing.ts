@@ -31,7 +31,8 @@ export function spendIds(budget: Budget, count: number): void {
 
 /**
  * The distinct combinations of values that documents have in several fields, in the order of `listNames`. A list counts as
- * each of its elements. A combination that forms with different fields have comes once for each of them. Undefined where the index cannot list them exactly, or there are too many documents.
+ * each of its elements. Forms that have the values in different fields are listed apart, so one combination may come more than once.
+ * Undefined where the index cannot list them exactly, or there are too many documents.
  * @throws {Refused} `result_too_large` by the budget
  * @throws {PlanOutdatedError}
  * @throws {BackendError} `rejected` where the server refuses the aggregation

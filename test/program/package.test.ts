@@ -1,4 +1,5 @@
 // The program as it is started from the files of the npm package.
+import { fork, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -48,6 +49,21 @@ test("starts Node again with the flags that it is started without, in the same p
     expect(words).toEqual([...flags, ...given.filter((flag) => !flags.includes(flag)), ...args]);
     child.kill("SIGKILL");
   }
+});
+
+test("keeps the channel of a parent, and the flags of NODE_OPTIONS", async () => {
+  const program = join(folder, "src/readout.js");
+  const options = { silent: true, execArgv: [], env: { ...process.env, NODE_OPTIONS: "--v8-pool-size=3" } };
+  const child = fork(program, ["demo", "--port", "0"], options);
+  await new Promise((resolve) => child.stdout?.once("data", resolve));
+  expect(child.connected).toBe(true);
+  child.kill("SIGKILL");
+  const other = spawn(process.execPath, [program, "demo", "--port", "0"], { env: options.env });
+  await new Promise((resolve) => other.stdout.once("data", resolve));
+  const words = readFileSync(`/proc/${other.pid}/cmdline`, "utf8");
+  expect(words).toContain("--max-semi-space-size=12");
+  expect(words).not.toContain("--v8-pool-size");
+  other.kill("SIGKILL");
 });
 
 test("is found by an `env` that hands no flags on, and read by Node 12", () => {

@@ -28,9 +28,19 @@ export function isRestless(known: MissingByOrigin, origin: string, now: Millis):
   return (known.get(origin)?.waitedUntil ?? never) > now;
 }
 
-/** Whether documents of the origin that are missing are taken as deleted. */
+/**
+ * Whether documents of the origin that are missing are taken as deleted. Where one origin after another begins to lack some, all
+ * are taken so after twice the time: the group would wait as long as the last of them.
+ */
 export function mayTakeAsDeleted(known: MissingByOrigin, origin: string, now: Millis): boolean {
-  return (known.get(origin)?.since ?? now) <= now - maxBehind || isRestless(known, origin, now);
+  const hasLackedFor = (time: Millis, { since }: MissingDocuments) =>
+    since !== undefined && since <= now - time;
+  const own = known.get(origin);
+  return (
+    (own !== undefined && hasLackedFor(maxBehind, own)) ||
+    [...known.values()].some((one) => hasLackedFor(2 * maxBehind, one)) ||
+    isRestless(known, origin, now)
+  );
 }
 
 /** Notes of which origins a step lacked documents, and whether it waits for them or has taken them as deleted. */

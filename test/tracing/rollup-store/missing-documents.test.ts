@@ -62,6 +62,22 @@ describe("documents that are missing", () => {
     expect(isRestless(known, "a", 100 * minute)).toBe(false);
   });
 
+  test("are waited for in four minutes at a time where one index after another begins to lack some", () => {
+    const known: MissingByOrigin = new Map();
+    const taken = new Set<string>();
+    let [waiting, longest] = [0, 0];
+    for (let time = 0; time < 60 * minute; time += 5 * second) {
+      const began = Array.from({ length: Math.floor(time / (110 * second)) + 1 }, (_, n) => `index-${n}`);
+      const origins = new Set(began.filter((origin) => !taken.has(origin)));
+      const isWaiting = [...origins].some((origin) => !mayTakeAsDeleted(known, origin, time));
+      noteMissing(known, { origins, isWaiting }, time);
+      if (!isWaiting) for (const origin of origins) taken.add(origin);
+      waiting = isWaiting ? waiting + 5 * second : 0;
+      longest = Math.max(longest, waiting);
+    }
+    expect(longest).toBe(4 * minute);
+  });
+
   test("of one index are not those of another one", () => {
     const known: MissingByOrigin = new Map();
     follow(known, 0, 20 * minute, () => true);

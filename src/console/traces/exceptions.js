@@ -1,5 +1,5 @@
 // What went wrong in the rows of a listing of errors: the listing has the requests, and GraphQL the exceptions in them.
-import { requestGraphql } from "../base/api.js";
+import { isAborted, requestGraphql } from "../base/api.js";
 
 /** @typedef {{ readonly name: string | null, readonly message: string | null }} Exception */
 /** @typedef {Readonly<Pick<import("./traces.js").Summary, "trace_id" | "span_id" | "time">>} ErrorRow */
@@ -38,8 +38,14 @@ export async function requestExceptions(site, rows, signal) {
   const all = new Map(found);
   for (let at = 0; at < alone.length; at += maxStretches) {
     const stretches = alone.slice(at, at + maxStretches);
-    for (const [id, exception] of await readSamples(site, stretches, limitOfMillisecond, signal))
-      all.set(id, exception);
+    try {
+      for (const [id, exception] of await readSamples(site, stretches, limitOfMillisecond, signal))
+        all.set(id, exception);
+    } catch (error) {
+      // What is known is told all the same.
+      if (isAborted(error) || all.size === 0) throw error;
+      break;
+    }
   }
   return (row) => all.get(formatSampleId(row));
 }

@@ -14,12 +14,16 @@ interface Channel {
 
 /** Chooses by the tags `v1.2.3` of the repository, with or without that of the version itself. */
 export function chooseChannel(version: string, tags: readonly string[]): Channel {
-  if (version.includes("-")) return { npmTag: "next", releaseFlag: "--prerelease" };
-  const released = tags.filter((tag) => /^v\d+\.\d+\.\d+$/.test(tag)).map((tag) => tag.slice(1));
-  if (released.every((other) => compareVersions(other, version) <= 0))
-    return { npmTag: "latest", releaseFlag: "--latest" };
+  const versions = tags.filter((tag) => /^v\d+\.\d+\.\d+(-.+)?$/.test(tag)).map((tag) => tag.slice(1));
+  const isPrerelease = version.includes("-");
+  // A prerelease of the next version does not make the newest release an older one.
+  const rivals = isPrerelease ? versions : versions.filter((other) => !other.includes("-"));
+  const isNewest = rivals.every((other) => compareVersions(other, version) <= 0);
+  const name = isPrerelease ? "next" : "latest";
   const [major, minor] = version.split(".");
-  return { npmTag: `latest-${major}.${minor}`, releaseFlag: "--latest=false" };
+  const npmTag = isNewest ? name : `${name}-${major}.${minor}`;
+  if (isPrerelease) return { npmTag, releaseFlag: "--prerelease" };
+  return { npmTag, releaseFlag: isNewest ? "--latest" : "--latest=false" };
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {

@@ -11,7 +11,7 @@ test.each([
   // Whose tag is there already, since it has started the workflow.
   ["2.0.0", "latest", "--latest"],
   ["3.0.0-rc.2", "next", "--prerelease"],
-  ["1.10.1-rc.1", "next", "--prerelease"],
+  ["1.10.1-rc.1", "next-1.10", "--prerelease"],
   // A fix of an older version, after a newer one.
   ["1.10.1", "latest-1.10", "--latest=false"],
   ["1.9.1", "latest-1.9", "--latest=false"],

@@ -265,7 +265,7 @@ async function rollTargets(
   } else {
     if (failure !== undefined) for (const target of targets) addFailure(state, target, failure);
     for (const [at, step] of steps.entries()) {
-      noteStep(state, requireAt(targets, at), step, took / targets.length);
+      noteStep(state, requireAt(targets, at), step, took / targets.length, now);
     }
     await withdrawUnsupported(settings.store, targets, steps, signal);
   }
@@ -300,11 +300,11 @@ async function withdrawUnsupported(
   );
 }
 
-/** `took` is the target's share of the time. */
-function noteStep(state: RollerState, target: RollTarget, step: RollStep, took: Millis): void {
+/** `took` is the target's share of the time, and `began` when the step decided what it waits for. */
+function noteStep(state: RollerState, target: RollTarget, step: RollStep, took: Millis, began: Millis): void {
   const { settings, unsupported } = state;
   const { group, kind } = target;
-  noteMissingOf(state, target, step);
+  noteMissingOf(state, target, step, began);
   if (step.did !== "lost" && step.did !== "behind") state.unverified.delete(group);
   state.failing.delete(group);
   const { backend, record, log } = settings;
@@ -317,13 +317,13 @@ function noteStep(state: RollerState, target: RollTarget, step: RollStep, took: 
   log({ level: "warn", message: "figures of this site cannot be kept", backend, site, kind });
 }
 
-function noteMissingOf(state: RollerState, target: RollTarget, { missing }: RollStep): void {
+function noteMissingOf(state: RollerState, target: RollTarget, { missing }: RollStep, began: Millis): void {
   const known = requireKey(state.missing, target.group);
   if (missing === undefined) {
     known.clear();
     return;
   }
-  noteMissing(known, missing, toMillis(state.context.now()));
+  noteMissing(known, missing, began);
   if (missing.setAside.length > 0)
     addRefused(state, target, missing.setAside, findRestlessEnd(known, missing.origins));
 }

@@ -24,7 +24,7 @@ async function check(index: string, backend = "figures"): Promise<string> {
   const file = `
 backends:
   elk: { kind: fake, url: ["http://a", "http://b/"] }
-  figures: { kind: fake, url: "http://b" }
+  figures: { kind: fake, url: "http://B:80/" }
   far: { kind: fake, url: "http://c" }
 rollups: { backend: ${backend}, index: jaeger-figures }
 sites: { shop: { traces: { backend: elk, index: "${index}" } } }
@@ -42,6 +42,7 @@ test.each([
   ["jaeger-*", "elk"],
   ["jaeger-*", "figures"],
   ["spans,*-figures", "elk"],
+  ["_all", "elk"],
   ["-jaeger-figures,jaeger-*", "elk"],
 ])("%s has the index of figures of %s", async (index, backend) => {
   const printed = await check(index, backend);

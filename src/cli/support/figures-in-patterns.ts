@@ -24,7 +24,8 @@ function hasIndex(patterns: string, index: string): boolean {
   let isIn = false;
   for (const pattern of patterns.split(",")) {
     const isExclusion = pattern.startsWith("-");
-    if (matchesPattern(isExclusion ? pattern.slice(1) : pattern, index)) isIn = !isExclusion;
+    const named = isExclusion ? pattern.slice(1) : pattern;
+    if (named === "_all" || matchesPattern(named, index)) isIn = !isExclusion;
   }
   return isIn;
 }
@@ -32,6 +33,6 @@ function hasIndex(patterns: string, index: string): boolean {
 /** None for kinds whose settings have no address. */
 function readAddresses(settings: unknown): readonly string[] {
   return [toMapping(settings).url].flat().flatMap((url) => {
-    return typeof url === "string" ? [url.replace(/\/$/, "")] : [];
+    return typeof url === "string" && URL.canParse(url) ? [new URL(url).href.replace(/\/$/, "")] : [];
   });
 }

@@ -210,7 +210,6 @@ function buildApmErrors(span: ShippedSpan, common: object): readonly object[] {
           type: event.attributes["exception.type"],
           message: event.attributes["exception.message"],
           handled: false,
-          stacktrace: [{ filename: "a.js", line: { number: 3 } }],
         },
       ],
       stack_trace: event.attributes["exception.stacktrace"],

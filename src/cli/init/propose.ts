@@ -8,6 +8,7 @@ import type { Instant } from "../../core/time.ts";
 import type { FoundSource, Survey } from "../../store/inspection.ts";
 import type { ForcedLabels } from "../../store/metrics.ts";
 import { printNewest } from "../check.ts";
+import { hasIndex } from "../support/pattern-lists.ts";
 
 /** A backend, and the survey of its data. */
 interface Surveyed {
@@ -186,7 +187,7 @@ function proposeTracesIn(
   const layout = layouts.size === 1 && only !== undefined ? toSingleLayout(only) : "auto";
   const indices = used.map(({ index }) => index);
   const awaited = [...new Set(spans.flatMap(deriveEventIndices))].filter(
-    (index) => !indices.some((pattern) => isIncluded(index, pattern)),
+    (index) => !indices.some((pattern) => hasIndex(pattern, index)),
   );
   return {
     backend,
@@ -212,17 +213,6 @@ function deriveEventIndices({ layout, index }: FoundSource): readonly string[] {
   if (dataset === undefined) return [];
   if (layout === "otel") return [`logs-${dataset}-${namespace}`];
   return layout === "apm" ? [`logs-apm.error-${namespace}`] : [];
-}
-
-/** Whether a pattern reaches all that another one without exclusions does. */
-function isIncluded(index: string, pattern: string): boolean {
-  const parts = pattern.split(",");
-  const matches = (part: string) => {
-    const escaped = part.replaceAll(/[\\^$.+?()[\]{}|]/g, "\\$&").replaceAll("*", ".*");
-    return new RegExp(`^${escaped}$`).test(index);
-  };
-  const isExcluded = parts.some((part) => part.startsWith("-") && matches(part.slice(1)));
-  return !isExcluded && parts.some((part) => !part.startsWith("-") && matches(part));
 }
 
 /** `auto` for an index pattern with several layouts, which are then detected by their mappings. */

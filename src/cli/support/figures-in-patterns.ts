@@ -3,7 +3,7 @@
 import type { Config, TracesPart } from "../../config/config.ts";
 import { toMapping } from "../../config/plain-values.ts";
 import { toPlaces } from "../../core/collections.ts";
-import { matchesPattern } from "../../metrics/tag-patterns.ts";
+import { hasIndex } from "./pattern-lists.ts";
 
 /** Sentences, one for each site and pattern. Aliases are not known here. */
 export function describeFiguresInPatterns({ rollups, backends, sites }: Config): readonly string[] {
@@ -17,17 +17,6 @@ export function describeFiguresInPatterns({ rollups, backends, sites }: Config):
       .filter((part) => isSameCluster(part) && hasIndex(part.index, rollups.index))
       .map(({ index }) => `it is among the indices of ${site}'s traces, ${index}: give it another name`),
   );
-}
-
-/** Whether a list of patterns, as search servers read it, has an index of the cluster itself. */
-function hasIndex(patterns: string, index: string): boolean {
-  let isIn = false;
-  for (const pattern of patterns.split(",")) {
-    const isExclusion = pattern.startsWith("-");
-    const named = isExclusion ? pattern.slice(1) : pattern;
-    if (named === "_all" || matchesPattern(named, index)) isIn = !isExclusion;
-  }
-  return isIn;
 }
 
 /** None for kinds whose settings have no address. */

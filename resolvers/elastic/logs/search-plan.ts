@@ -11,7 +11,6 @@ import {
   anyOf,
   buildIndicesQuery,
   matchAll,
-  matchNone,
   measureQuery,
   not,
   type Query,
@@ -36,7 +35,7 @@ import {
 } from "../query/time-field.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { hasMaskedField } from "../search/masked-filters.ts";
-import { buildTenantFilterQuery, compileOrRefuse, refuseClosed, searchComplete } from "../search/search.ts";
+import { buildTenantFilterQuery, compileOrRefuse, hasMatch, refuseClosed } from "../search/search.ts";
 import { explainUnnarrowed } from "./explain.ts";
 
 /** What reading one layout group of a source needs. */
@@ -269,12 +268,9 @@ async function refuseTimesBeyondNanos(
   const beyond = anyOf(buildOutsideNanosQueries(time));
   const tenant = compileOrRefuse(backend, () => buildTenantQuery(source.tenantFilter, groups));
   const conditions = allOf([indices.both, beyond, tenant]);
-  if (conditions === matchNone) return;
-  const body = { size: 0, track_total_hits: 1, query: conditions };
-  const { total } = await searchComplete(backend, client, source.index, body, signal);
   const feature = "times before 1970 or after 2262 where some indices map the time as date_nanos";
-  // Undefined where there are more than it counts.
-  if (total !== 0) throw createUnsupportedError(backend, feature);
+  if (await hasMatch(backend, client, source.index, conditions, signal))
+    throw createUnsupportedError(backend, feature);
 }
 
 /** The time that a hit was sorted by. @throws {BackendError} where it has none */

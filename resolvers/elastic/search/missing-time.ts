@@ -5,7 +5,7 @@ import type { ElasticClient } from "../client/client.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import { buildTenantQuery } from "../query/tenant-filter.ts";
-import { compileOrRefuse, retryUntilShardsStarted, searchComplete } from "./search.ts";
+import { compileOrRefuse, hasMatch, retryUntilShardsStarted } from "./search.ts";
 
 /** The distinct time fields of the groups. */
 export function listTimeFields(layoutGroups: readonly LayoutGroup[]): readonly string[] {
@@ -29,16 +29,9 @@ export async function hasOnlyUntimedDocuments(
   const tenantQuery = compileOrRefuse(client.backend, () => buildTenantQuery(tenantFilter, groups));
   // Where no index shows the tenant's field either, nobody can say whose a document is: then all of them count.
   const ownQuery = tenantQuery === matchNone && groups.length > 0 ? matchAll : tenantQuery;
-  const hasHits = async (condition: Query) => {
+  const hasHits = (condition: Query) => {
     const query = allOf([ownQuery, condition]);
-    if (query === matchNone) return false;
-    const body = { size: 0, track_total_hits: 1, query };
-    const { total } = await retryUntilShardsStarted(
-      () => searchComplete(client.backend, client, index, body, signal),
-      signal,
-    );
-    // Undefined where there are more than it counts.
-    return total !== 0;
+    return retryUntilShardsStarted(() => hasMatch(client.backend, client, index, query, signal), signal);
   };
   return !(await hasHits(timedQuery)) && (await hasHits(not(timedQuery)));
 }

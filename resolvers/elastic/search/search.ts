@@ -341,6 +341,20 @@ export function createMappingChangedError(backend: string, pattern: string): Bac
   return new BackendError(backend, "partial", reason);
 }
 
+/** Whether a document matches. None is fetched. @throws {BackendError} */
+export async function hasMatch(
+  backend: string,
+  client: ElasticClient,
+  index: string,
+  query: Query,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (query === matchNone) return false;
+  const body = { size: 0, track_total_hits: 1, query };
+  // Undefined where there are more than it counts.
+  return (await searchComplete(backend, client, index, body, signal)).total !== 0;
+}
+
 const closedFeature = "a pattern with closed indices";
 
 /** @throws {Refused} */

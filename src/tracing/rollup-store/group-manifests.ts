@@ -14,7 +14,7 @@ export interface GroupToRoll {
   /** Whether documents of an origin that the snapshot lacks are taken as deleted: no copy has shown them for a while. */
   readonly mayTakeAsDeleted: (origin: string) => boolean;
   /** Whether an origin goes on losing documents. */
-  readonly isRestless: (origin: string) => boolean;
+  readonly isUnstable: (origin: string) => boolean;
 }
 
 export function toManifestDocument({ group, name: { site } }: RollTarget, manifest: Manifest): NewDocument {

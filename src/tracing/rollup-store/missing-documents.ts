@@ -9,7 +9,7 @@ import type { FoundManifest } from "./group-manifests.ts";
 const maxBehind: Millis = 2 * minute;
 /** A wait that ends so soon after the last one is in a row with it. */
 const repeatedWithin: Millis = 15 * minute;
-const restlessLifetime: Millis = 30 * minute;
+const unstableLifetime: Millis = 30 * minute;
 
 interface MissingDocuments {
   /** Since when all snapshots have lacked some; undefined where none are missing now. */
@@ -23,8 +23,8 @@ export type MissingByOrigin = Map<string, MissingDocuments>;
 
 const never = Number.NEGATIVE_INFINITY;
 
-/** Whether the origin goes on losing documents, so that nobody waits for them. */
-export function isRestless(known: MissingByOrigin, origin: string, now: Millis): boolean {
+/** An origin is unstable where it goes on losing documents: nobody waits for these. */
+export function isUnstable(known: MissingByOrigin, origin: string, now: Millis): boolean {
   return (known.get(origin)?.waitedUntil ?? never) > now;
 }
 
@@ -39,7 +39,7 @@ export function mayTakeAsDeleted(known: MissingByOrigin, origin: string, now: Mi
   return (
     (own !== undefined && hasLackedFor(maxBehind, own)) ||
     [...known.values()].some((one) => hasLackedFor(2 * maxBehind, one)) ||
-    isRestless(known, origin, now)
+    isUnstable(known, origin, now)
   );
 }
 
@@ -55,7 +55,7 @@ export function noteMissing(
     else if (waitedUntil > now) known.set(origin, { since: undefined, waitedUntil });
     else {
       const isRepeated = waitedUntil > now - repeatedWithin;
-      known.set(origin, { since: undefined, waitedUntil: isRepeated ? now + restlessLifetime : now });
+      known.set(origin, { since: undefined, waitedUntil: isRepeated ? now + unstableLifetime : now });
     }
   }
   for (const [origin, { waitedUntil }] of known) {
@@ -70,7 +70,7 @@ export interface MissingOfGroup {
   readonly origins: ReadonlySet<string>;
   /** Whether nothing is dropped yet, and so nothing made. */
   readonly isWaiting: boolean;
-  /** What is dropped, and not made again as long as its origin is restless. */
+  /** What is dropped, and not made again as long as its origin is unstable. */
   readonly setAside: readonly TimeRange[];
 }
 
@@ -80,15 +80,15 @@ export function findMissing(
 ): MissingOfGroup {
   const kept = [...segments, ...merged];
   const origins = [...behindOrigins].filter((origin) => kept.some((one) => one.origins.includes(origin)));
-  const restless = new Set(origins.filter(groupToRoll.isRestless));
+  const unstable = new Set(origins.filter(groupToRoll.isUnstable));
   return {
     origins: new Set(origins),
     isWaiting: !origins.every(groupToRoll.mayTakeAsDeleted),
-    setAside: segments.filter((one) => isMadeOf(one, restless)).map(({ range }) => range),
+    setAside: segments.filter((one) => isMadeOf(one, unstable)).map(({ range }) => range),
   };
 }
 
 /** When the last of these origins is waited for again. */
-export function findRestlessEnd(known: MissingByOrigin, origins: ReadonlySet<string>): Millis {
+export function findUnstableEnd(known: MissingByOrigin, origins: ReadonlySet<string>): Millis {
   return Math.max(...[...origins].map((origin) => known.get(origin)?.waitedUntil ?? never));
 }

@@ -296,7 +296,7 @@ export async function announceGroup(
     skipped: [],
     isUnverified: false,
     mayTakeAsDeleted: () => false,
-    isRestless: () => false,
+    isUnstable: () => false,
   };
   const [found] = await readManifestsToReplace(store, [groupToRoll], signal);
   if (found?.revision !== undefined) return;

@@ -21,8 +21,8 @@ import type { GroupToRoll } from "./group-manifests.ts";
 import { formatLeaseId, holdLease, type Lease, releaseLease } from "./lease.ts";
 import { formatManifestId, type Manifest } from "./manifest.ts";
 import {
-  findRestlessEnd,
-  isRestless,
+  findUnstableEnd,
+  isUnstable,
   type MissingByOrigin,
   mayTakeAsDeleted,
   noteMissing,
@@ -244,7 +244,7 @@ async function rollTargets(
       skipped: listRefused(state, target),
       isUnverified: state.unverified.has(target.group),
       mayTakeAsDeleted: (origin) => mayTakeAsDeleted(missing, origin, now),
-      isRestless: (origin) => isRestless(missing, origin, now),
+      isUnstable: (origin) => isUnstable(missing, origin, now),
     };
   };
   const [first, ...others] = targets;
@@ -325,7 +325,7 @@ function noteMissingOf(state: RollerState, target: RollTarget, { missing }: Roll
   }
   noteMissing(known, missing, began);
   if (missing.setAside.length > 0)
-    addRefused(state, target, missing.setAside, findRestlessEnd(known, missing.origins));
+    addRefused(state, target, missing.setAside, findUnstableEnd(known, missing.origins));
 }
 
 function listRefused({ refused, context }: RollerState, { group }: RollTarget): readonly TimeRange[] {

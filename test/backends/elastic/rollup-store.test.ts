@@ -269,7 +269,7 @@ function testFigures({ shipper, open, copies }: Place): void {
           skipped: [],
           isUnverified: false,
           mayTakeAsDeleted: () => true,
-          isRestless: () => false,
+          isUnstable: () => false,
         }));
         for (let taken = 0; taken < steps && isNonEmpty(orders); taken += 1) {
           const done = await rollGroups(context, orders, signal);

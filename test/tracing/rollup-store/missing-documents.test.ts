@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { minute, second } from "#src/core/time.ts";
 import {
-  isRestless,
+  isUnstable,
   type MissingByOrigin,
   mayTakeAsDeleted,
   noteMissing,
@@ -28,7 +28,7 @@ describe("documents that are missing", () => {
     const late = (time: number): boolean => time % minute < 30 * second;
     // Always in another copy.
     expect(follow(known, 0, 60 * minute, late)).toHaveLength(60 * 6);
-    expect(isRestless(known, "a", 60 * minute)).toBe(false);
+    expect(isUnstable(known, "a", 60 * minute)).toBe(false);
   });
 
   test("are waited for once where they were deleted", () => {
@@ -46,7 +46,7 @@ describe("documents that are missing", () => {
     expect(known.size).toBe(0);
     // Each of them, as long as they are rare.
     expect(follow(known, 20 * minute, 40 * minute, deletedAt(30 * minute))).toHaveLength(twoMinutes);
-    expect(isRestless(known, "a", 40 * minute)).toBe(false);
+    expect(isUnstable(known, "a", 40 * minute)).toBe(false);
   });
 
   test("are waited for twice in half an hour where more go missing all the time", () => {
@@ -54,12 +54,12 @@ describe("documents that are missing", () => {
     const waited = follow(known, 0, 34 * minute, () => true);
     expect(waited).toHaveLength(48);
     expect(Math.max(...waited)).toBeLessThan(5 * minute);
-    expect(isRestless(known, "a", 34 * minute)).toBe(true);
+    expect(isUnstable(known, "a", 34 * minute)).toBe(true);
     // Then a wait shows whether it is still so.
     expect(follow(known, 34 * minute, 64 * minute, () => true)).toHaveLength(24);
     const isLate = (time: number): boolean => time % minute === 0;
     expect(follow(known, 64 * minute, 100 * minute, isLate)).toHaveLength(33);
-    expect(isRestless(known, "a", 100 * minute)).toBe(false);
+    expect(isUnstable(known, "a", 100 * minute)).toBe(false);
   });
 
   test("are waited for in four minutes at a time where one index after another begins to lack some", () => {
@@ -81,7 +81,7 @@ describe("documents that are missing", () => {
   test("of one index are not those of another one", () => {
     const known: MissingByOrigin = new Map();
     follow(known, 0, 20 * minute, () => true);
-    expect([isRestless(known, "a", 20 * minute), isRestless(known, "b", 20 * minute)]).toEqual([true, false]);
+    expect([isUnstable(known, "a", 20 * minute), isUnstable(known, "b", 20 * minute)]).toEqual([true, false]);
     expect(mayTakeAsDeleted(known, "b", 20 * minute)).toBe(false);
   });
 });

@@ -60,7 +60,7 @@ const step = fc.oneof(
       /** Whether what is missing may be there again. */
       waits: fc.boolean(),
       /** Whether what is dropped for it is set aside. */
-      isRestless: fc.boolean(),
+      isUnstable: fc.boolean(),
       /** Calls of the store until the roller is killed. */
       calls: fc.option(fc.nat(6), { nil: undefined, freq: 3 }),
       isAfter: fc.boolean(),
@@ -134,7 +134,7 @@ async function takeStep(rolled: RolledSpans, step: Step): Promise<boolean> {
       try {
         for (let taken = 0; taken < step.steps; taken += 1) {
           const target = pickTarget(rolled, step.target);
-          const over = { mayTakeAsDeleted: () => !step.waits, isRestless: () => step.isRestless };
+          const over = { mayTakeAsDeleted: () => !step.waits, isUnstable: () => step.isUnstable };
           await (step.isTogether
             ? rollWithOthers(context, targets, target, over)
             : rollGroup(context, target, over));

@@ -175,7 +175,7 @@ const usualOrder = {
   skipped: [],
   isUnverified: false,
   mayTakeAsDeleted: () => true,
-  isRestless: () => false,
+  isUnstable: () => false,
 };
 
 /** One step of a roller for one group. */

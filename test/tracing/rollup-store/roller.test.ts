@@ -274,14 +274,7 @@ describe("rollers", () => {
       });
     await expectFigures();
     start(site, site.inner, { pauses });
-    const ids: string[] = [];
-    for await (const batch of site.inner.list(signal)) ids.push(...batch.map(({ id }) => id));
-    const segments = ids.filter((id) => parseSegmentId(id) !== undefined);
-    await site.inner.remove(segments, signal);
-    await site.inner.create(
-      segments.map((id) => ({ id, site: "a", made: 0, body: "{}" })),
-      signal,
-    );
+    await damageSegments(site.inner);
     await expect(site.ask(1)).rejects.toBeInstanceOf(FiguresUnfinished);
     await expectFigures();
   });
@@ -293,14 +286,7 @@ describe("rollers", () => {
     await vi.waitFor(async () => expect((await site.ask(0)).downstream).toMatchObject([{ count: 30 }]), {
       timeout: 20_000,
     });
-    const ids: string[] = [];
-    for await (const batch of site.inner.list(signal)) ids.push(...batch.map(({ id }) => id));
-    const segments = ids.filter((id) => parseSegmentId(id) !== undefined);
-    await site.inner.remove(segments, signal);
-    await site.inner.create(
-      segments.map((id) => ({ id, site: "a", made: 0, body: "{}" })),
-      signal,
-    );
+    await damageSegments(site.inner);
     await expect(site.ask(1)).rejects.toBeInstanceOf(FiguresUnfinished);
     const remove = vi.spyOn(site.inner, "remove");
     remove.mockRejectedValueOnce(new BackendError("figures", "unreachable", "no answer"));
@@ -522,3 +508,15 @@ describe("rollers", () => {
     expect([...made.values()].map(({ body }) => body)).not.toContain(other);
   });
 });
+
+/** Replaces all segments by documents that do not parse. */
+async function damageSegments(store: RollupStore): Promise<void> {
+  const ids: string[] = [];
+  for await (const batch of store.list(signal)) ids.push(...batch.map(({ id }) => id));
+  const segments = ids.filter((id) => parseSegmentId(id) !== undefined);
+  await store.remove(segments, signal);
+  await store.create(
+    segments.map((id) => ({ id, site: "a", made: 0, body: "{}" })),
+    signal,
+  );
+}

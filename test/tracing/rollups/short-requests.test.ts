@@ -94,7 +94,7 @@ test.each([
       skipped: [],
       isUnverified: false,
       mayTakeAsDeleted: () => true,
-      isRestless: () => false,
+      isUnstable: () => false,
     };
     for (let did = ""; did !== "idle"; ) did = (await rollGroups(context, [group], signal))[0]?.did ?? "idle";
   }

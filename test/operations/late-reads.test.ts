@@ -9,7 +9,7 @@ import { describeFailure } from "#src/operations/runtime/error-response.ts";
 import { startRequest } from "#src/operations/runtime/lifetime.ts";
 import type { LogStore } from "#src/store/logs.ts";
 import { createBudget, createBudgetShare, trackBudget } from "#src/tracing/spans/read-budget.ts";
-import { createDemo } from "../support/demo-server.ts";
+import { createDemo, type Demo } from "../support/demo-server.ts";
 import { testIO } from "../support/io.ts";
 
 async function describeLate(
@@ -132,16 +132,35 @@ test("a deadline that passes while a source owes what many wait for names it", a
 
 describe("a late answer over HTTP says how far it came", () => {
   const page = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T12:00:00Z" };
+  /** The answer to what is sent while the clock stands still; the clock passes the deadline once the source has been asked. */
+  async function answerLate(
+    deadline: number,
+    asked: Promise<void>,
+    send: () => ReturnType<Demo["rest"]>,
+  ): ReturnType<Demo["rest"]> {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+    try {
+      const answer = send();
+      await asked;
+      await vi.advanceTimersByTimeAsync(deadline);
+      return await answer;
+    } finally {
+      vi.useRealTimers();
+    }
+  }
+
   /** Sends ten at a time, and never the last. */
   async function readForEver(
     report: ((count: number) => void) | undefined,
     signal: AbortSignal,
   ): Promise<never> {
     for (;;) {
+      signal.throwIfAborted();
       report?.(10);
-      await sleep(20, undefined, { signal });
+      await pause();
     }
   }
+  const pause = () => new Promise((resolve) => setTimeout(resolve, 20));
 
   /** The site with other log lines. */
   const replaceLines = (site: Site, lines: LogStore["lines"]): Site =>
@@ -149,16 +168,21 @@ describe("a late answer over HTTP says how far it came", () => {
 
   test("of requests that wait for their turn", async () => {
     const source = openSource();
+    const asked = Promise.withResolvers<void>();
     const demo = await createDemo({
       limits: { deadline: 1_000 },
       site: (site) =>
         replaceLines(site, async function* (_, signal) {
-          sendMany(source, 1_000, signal, () => sleep(20));
-          await source.run(false, signal, () => sleep(20), describeRequest);
+          sendMany(source, 1_000, signal, pause);
+          asked.resolve();
+          await source.run(false, signal, pause, describeRequest);
+          yield* [];
         }),
     });
     const body = { source_ids: ["app"], query: "", pagination: { per_page: 5, order: "DESC" } };
-    const answer = await demo.rest("POST", "/api/v2/logs/lines", { site_id: "demo-shop", ...page, ...body });
+    const answer = await answerLate(1_000, asked.promise, () =>
+      demo.rest("POST", "/api/v2/logs/lines", { site_id: "demo-shop", ...page, ...body }),
+    );
     const sentence =
       /^The request took longer than .*; (it waited .* for its turn at a data source; )?\d+ requests to data sources were answered; /;
     expect(answer).toEqual({ status: 500, body: { error: expect.stringMatching(sentence) } });
@@ -179,10 +203,12 @@ describe("a late answer over HTTP says how far it came", () => {
       /^The request took longer than .*; [\d,]+0 samples were read; ask for fewer series, a coarser resolution or a shorter range$/,
     ],
   ])("%s", async (_, path, body, sentence) => {
+    const asked = Promise.withResolvers<void>();
     const demo = await createDemo({
       limits: { deadline: 400 },
       site: (site) => ({
         ...replaceLines(site, async function* ({ progressed }, signal) {
+          asked.resolve();
           yield await readForEver(progressed, signal);
         }),
         ...(site.metrics && {
@@ -190,13 +216,18 @@ describe("a late answer over HTTP says how far it came", () => {
             ...site.metrics,
             store: {
               ...site.metrics.store,
-              series: ({ reportRead }, signal) => readForEver(reportRead, signal),
+              series: ({ reportRead }, signal) => {
+                asked.resolve();
+                return readForEver(reportRead, signal);
+              },
             },
           },
         }),
       }),
     });
-    const answer = await demo.rest("POST", path, { site_id: "demo-shop", ...page, ...body });
+    const answer = await answerLate(400, asked.promise, () =>
+      demo.rest("POST", path, { site_id: "demo-shop", ...page, ...body }),
+    );
     expect(answer).toEqual({ status: 500, body: { error: expect.stringMatching(sentence) } });
     await demo.close();
   });

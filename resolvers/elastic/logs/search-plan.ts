@@ -35,7 +35,7 @@ import {
 } from "../query/time-field.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { hasMaskedField } from "../search/masked-filters.ts";
-import { buildTenantFilterQuery, compileOrRefuse, hasMatch, refuseClosed } from "../search/search.ts";
+import { buildTenantSupersetQuery, compileOrRefuse, hasMatch, refuseClosed } from "../search/search.ts";
 import { explainUnnarrowed } from "./explain.ts";
 
 /** What reading one layout group of a source needs. */
@@ -160,7 +160,7 @@ async function compileConditions(
   pushesFilter: boolean,
 ): Promise<Query> {
   const filtered = await compileFilter(query.filter, ownMetadata, layout, product, signal);
-  const tenant = buildTenantFilterQuery(backend, tenantFilter, ownMetadata);
+  const tenant = buildTenantSupersetQuery(backend, tenantFilter, ownMetadata);
   const both = allOf([tenant, filtered]);
   const isMasked = await hasMaskedField(client, source.index, metadata, filtered, signal);
   const isTooLarge = measureQuery(both).clauses > queryLimits.allClauses;

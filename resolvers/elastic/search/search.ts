@@ -384,7 +384,7 @@ export function formatNames(names: readonly string[]): string {
  * The tenant filter on each known index, and all documents of unknown ones: see `combineGroupQueries`.
  * @throws {Refused} where it cannot be exact @throws {BackendError} where the mappings were refused
  */
-export function buildTenantFilterQuery(
+export function buildTenantSupersetQuery(
   backend: string,
   tenantFilter: Filter | undefined,
   metadata: IndexMetadata,

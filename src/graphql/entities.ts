@@ -9,9 +9,10 @@ import {
   preparePodLines,
   preparePodsNow,
 } from "../operations/entity-operations.ts";
-import { prepareLinkedSpans, type Row } from "../operations/link-operations.ts";
+import type { Row } from "../operations/link-operations.ts";
 import { createInvalidRequest } from "../operations/runtime/request-body.ts";
 import type { Resolvers, Session } from "../operations/runtime/session.ts";
+import { prepareLinkedSpans } from "../operations/trace-links.ts";
 import {
   buildTraceRef,
   checkBetween,

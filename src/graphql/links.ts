@@ -7,13 +7,9 @@ import { extendSchema, type GraphQLSchema, isObjectType, parse } from "graphql";
 import { yieldToEventLoop } from "../core/async/turns.ts";
 import { hour, type Instant, minute, parseInstant, type TimeRange, toInclusiveEnd } from "../core/time.ts";
 import {
-  prepareLinkedDurations,
   prepareLinkedLines,
   prepareLinkedMetricNames,
   prepareLinkedPods,
-  prepareLinkedRequests,
-  prepareLinkedSlowEvents,
-  prepareLinkedSpans,
   type Row,
   readSubject,
   shiftInstant,
@@ -22,6 +18,13 @@ import {
 import type { PreparedOperation } from "../operations/runtime/operation.ts";
 import { createInvalidRequest } from "../operations/runtime/request-body.ts";
 import type { Resolvers, Session } from "../operations/runtime/session.ts";
+import {
+  prepareLinkedDurations,
+  prepareLinkedExceptions,
+  prepareLinkedRequests,
+  prepareLinkedSlowEvents,
+  prepareLinkedSpans,
+} from "../operations/trace-links.ts";
 import { clientTypes, completeClientTypes } from "./existing-clients/client-schema.ts";
 import { createBatchSchedule } from "./lists/list-turns.ts";
 
@@ -77,6 +80,19 @@ const typeDefs = /* GraphQL */ `
   extend type TraceSummary {
     "The trace that the request is part of."
     trace: Trace
+    "The exceptions of the span of \`span_id\`, in its order; null when the site has no traces."
+    exceptions: [SpanException!]
+  }
+  "An exception of a span: an event named \`exception\`."
+  type SpanException {
+    "What \`digests\` of a listing of errors takes."
+    digest: String!
+    "Its type; \`unknown\` when it has none."
+    name: String!
+    "What it says."
+    message: String
+    "As the client recorded it, one frame a line."
+    stacktrace: String
   }
   extend type SlowEventAction {
     "The trace of \`trace_id\`."
@@ -271,6 +287,14 @@ const resolvers: Resolvers = {
     trace: (row: MarkedRow) => {
       const end = toInstant(row.time);
       return buildTraceRef(row, row.trace_id, shiftInstant(end, -Math.ceil(Number(row.duration))), end);
+    },
+    exceptions: (row: MarkedRow, _, { readout }) => {
+      const site = readSite(row);
+      const span = { trace_id: String(row.trace_id), span_id: String(row.span_id) };
+      const names = { namespace: String(row.namespace), action: String(row.action_name) };
+      return loadBatched(readout, "TraceSummary.exceptions", site, { ...span, ...names }, (questions) =>
+        prepareLinkedExceptions(site, questions),
+      );
     },
   },
   SlowEventAction: {

@@ -2,10 +2,9 @@
 // they run as operations do, with the same sites, deadline and limits, and their rows are those of the routes.
 
 import { reportRead } from "../core/async/read-progress.ts";
-import { takeSteps, yieldToEventLoop } from "../core/async/turns.ts";
 import { Refused } from "../core/errors.ts";
 import { parseJson } from "../core/json/parse-json.ts";
-import type { LogLine, PodsRow, Span } from "../core/rows.ts";
+import type { LogLine, PodsRow } from "../core/rows.ts";
 import {
   earlier,
   fromMillis,
@@ -16,151 +15,19 @@ import {
   minute,
   printInstantToMilli,
   printMillis,
-  type TimeRange,
   toMillis,
 } from "../core/time.ts";
 import type { Filter, Path, SourceSpan } from "../log-query/ast.ts";
 import type { KubernetesStore, SnapshotQuery } from "../store/kubernetes.ts";
 import type { LogSource } from "../store/logs.ts";
-import type { ListingQuery } from "../store/span-analytics.ts";
-import { readActionSeries } from "../tracing/duration-series.ts";
-import { parseTraceQuery } from "../tracing/listing/trace-query.ts";
-import { findSlowEventsByAction } from "../tracing/slow-events.ts";
-import { encodeActionDigest } from "../tracing/spans/digest.ts";
-import { type ActionNames, formatActionKey } from "../tracing/spans/requests.ts";
 import { listIdSpellings, normaliseId } from "../tracing/spans/span-ids.ts";
-import { buildTraceDetail } from "../tracing/trace-detail.ts";
 import { printLine } from "./logs/lines.ts";
 import { answerByTime } from "./nearby-questions.ts";
 import { readRows } from "./runtime/collected-rows.ts";
-import { type Context, type PreparedOperation, rowsPerChunk } from "./runtime/operation.ts";
-import { addDigest } from "./traces/analytics.ts";
-import { maxTiedRows } from "./traces/listing-page.ts";
-import { createRequestBudget, readTraces } from "./traces/read-traces.ts";
-import { joinRows, type RowMembers, toSlowEventRow, toSpanRow, toSummaryRow } from "./traces/row-writer.ts";
+import type { Context, PreparedOperation } from "./runtime/operation.ts";
 
 /** A row as it is answered. */
 export type Row = Readonly<Record<string, unknown>>;
-
-/** The spans of each trace, as `tracing.trace` orders them; null where the site has no traces. */
-export function prepareLinkedSpans(
-  site: string,
-  traceIds: readonly string[],
-): PreparedOperation<Promise<unknown>> {
-  return prepareLink("tracing", site, async (context) => {
-    const { traces, reports } = context.sites.get(site) ?? {};
-    if (traces === undefined && reports === undefined) return traceIds.map(() => null);
-    // A line has its id in the spelling of whoever wrote it.
-    const ids = traceIds.map((id) => normaliseId(id, 32));
-    const spans = await readTraces([site], [...new Set(ids)], createRequestBudget(context), context);
-    const byTrace = Map.groupBy(spans, (span: Span) => span.trace_id);
-    const rowsOf = cacheByKey(async (id: string) => {
-      const detail = await takeSteps(buildTraceDetail(byTrace.get(id) ?? []), context.signal);
-      return toRows(detail.map(toSpanRow));
-    });
-    return Promise.all(ids.map(rowsOf));
-  });
-}
-
-/** The rows as they are answered, some in each turn of the event loop. */
-async function toRows(members: readonly RowMembers[]): Promise<unknown[]> {
-  const rows: unknown[] = [];
-  for (let first = 0; first < members.length; first += rowsPerChunk) {
-    if (first > 0) await yieldToEventLoop();
-    rows.push(...readRows(joinRows(members.slice(first, first + rowsPerChunk))));
-  }
-  return rows;
-}
-
-/** The newest requests of each action in the range, by the action's digest; null where the site has no traces. */
-export function prepareLinkedRequests(
-  site: string,
-  range: TimeRange,
-  limit: number,
-  digests: readonly string[],
-): PreparedOperation<Promise<unknown>> {
-  return prepareLink("tracing", site, async (context) => {
-    const { traces } = context.sites.get(site) ?? {};
-    const [first, ...others] = [...new Set(digests)];
-    if (traces === undefined || first === undefined) return digests.map(() => null);
-    const filter = { digests: [first, ...others] as const, query: parseTraceQuery("") };
-    const found = collectPerAsker<string, RowMembers>([first, ...others], () => limit);
-    const listing: ListingQuery = {
-      sources: [traces.source],
-      candidates: "requests",
-      range,
-      filter,
-      byAction: true,
-      by: "time",
-      order: "desc",
-      expectedRows: limit * filter.digests.length,
-      tieLimit: maxTiedRows,
-      budget: createRequestBudget(context),
-    };
-    for await (const batch of traces.store.summaries(listing, context.signal)) {
-      for (const row of batch) {
-        const digest = encodeActionDigest({ namespace: row.namespace, action: row.action_name });
-        if (found.isWaiting(digest)) found.add(digest, toSummaryRow(row));
-      }
-      if (found.isComplete()) break;
-    }
-    return Promise.all(digests.map((digest) => toRows(found.rowsOf(digest))));
-  });
-}
-
-/** The slow events within the requests of each action, greatest impact first; null where the site has no traces. */
-export function prepareLinkedSlowEvents(
-  site: string,
-  range: TimeRange,
-  limit: number,
-  actions: readonly ActionNames[],
-): PreparedOperation<Promise<unknown>> {
-  return prepareLink("tracing", site, async (context) => {
-    const { traces } = context.sites.get(site) ?? {};
-    if (traces === undefined) return actions.map(() => null);
-    const query = { sources: [traces.source] as const, range, budget: createRequestBudget(context) };
-    const found = await findSlowEventsByAction(traces.store, query, limit, context.signal);
-    return Promise.all(
-      actions.map((action) =>
-        toRows((found.get(formatActionKey(action)) ?? []).map((event) => toSlowEventRow(addDigest(event)))),
-      ),
-    );
-  });
-}
-
-/** How many requests of each action ended in each bucket, and their mean; null where the site has no traces. */
-export function prepareLinkedDurations(
-  site: string,
-  range: TimeRange,
-  width: Millis,
-  actions: readonly ActionNames[],
-): PreparedOperation<Promise<unknown>> {
-  const run = async (context: Context) => {
-    const { traces } = context.sites.get(site) ?? {};
-    if (traces === undefined) return actions.map(() => null);
-    const start = Math.floor(toMillis(range.from) / width) * width;
-    const count = Math.max(0, Math.floor((toMillis(range.to) - start) / width) + 1);
-    const { points: limit } = context.limits;
-    if (count * actions.length > limit) {
-      const message = `The series would have more than ${limit} points; ask for wider buckets or a shorter range`;
-      throw new Refused("result_too_large", message, { limit, wanted: count * actions.length });
-    }
-    const scan = { sources: [traces.source] as const, range, budget: createRequestBudget(context) };
-    const found = await readActionSeries(traces.store, scan, width, context.signal);
-    return actions.map((action) => {
-      const buckets = found.get(formatActionKey(action));
-      return Array.from({ length: count }, (_, at) => {
-        const figures = buckets?.get(start + at * width);
-        return {
-          timestamp: printMillis(start + at * width),
-          throughput: figures?.count() ?? 0,
-          mean: figures?.mean() ?? null,
-        };
-      });
-    });
-  };
-  return { ...prepareLink("tracing", site, run), countsPoints: true };
-}
 
 /** The names of a site's metrics; null where it has none configured. */
 export function prepareLinkedMetricNames(site: string): PreparedOperation<Promise<unknown>> {
@@ -450,7 +317,7 @@ interface Collected<Asker, Row> {
 }
 
 /** Rows that were read for many at once, the first ones for each of them. */
-function collectPerAsker<Asker, Row>(
+export function collectPerAsker<Asker, Row>(
   askers: readonly Asker[],
   limitOf: (asker: Asker) => number,
 ): Collected<Asker, Row> {
@@ -473,7 +340,7 @@ function collectPerAsker<Asker, Row>(
 }
 
 /** Made once for each key: many rows may lead to the same ones, and share them. */
-function cacheByKey<Key, Value>(make: (key: Key) => Value): (key: Key) => Value {
+export function cacheByKey<Key, Value>(make: (key: Key) => Value): (key: Key) => Value {
   const made = new Map<Key, Value>();
   return (key) => {
     const known = made.get(key);

@@ -3,21 +3,25 @@ import { afterAll, afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
 import { requestExceptions } from "#src/console/traces/exceptions.js";
 import type { Backend } from "#src/store/backend.ts";
+import { encodeErrorDigest } from "#src/tracing/spans/digest.ts";
+import { deriveNames } from "#src/tracing/spans/requests.ts";
+import { createCallLog } from "../support/call-log.ts";
 import { clock, createDemo, token } from "../support/demo-server.ts";
 import { base, createException, createSpan } from "../tracing/span-builder.ts";
 
 const traces = createMemorySpans();
-let readings = 0;
-const watch = (backend: Backend): Backend => {
-  const counted: typeof traces = {
-    ...traces,
-    summaries: (query, signal) => {
-      readings += 1;
-      return traces.summaries(query, signal);
+const { asked, counted } = createCallLog();
+const watch = (backend: Backend): Backend => ({
+  ...backend,
+  stores: {
+    ...backend.stores,
+    traces: {
+      ...traces,
+      summaries: counted("summaries", traces.summaries),
+      find: counted("find", traces.find),
     },
-  };
-  return { ...backend, stores: { ...backend.stores, traces: counted } };
-};
+  },
+});
 const demo = await createDemo({ watch });
 afterAll(() => demo.close());
 
@@ -46,58 +50,53 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-type Row = Parameters<typeof requestExceptions>[1][number];
+interface Row {
+  readonly trace_id: string;
+  readonly span_id: string;
+}
 
-async function listErrors(over: object, pagination: object = { cursor: "Time" }) {
-  const { status, body } = await demo.rest("POST", "/api/v2/tracing/traces/errors", {
+/** A page of errors, and what the console tells of each of its rows. */
+async function tellErrors(over: object, pagination: object = { cursor: "Time" }) {
+  const page = {
     site_ids: ["demo-shop"],
     from: new Date(base).toISOString(),
     to: new Date(clock).toISOString(),
     pagination: { per_page: 50, order: "DESC", ...pagination },
     ...over,
-  });
+  };
+  const { status, body } = await demo.rest("POST", "/api/v2/tracing/traces/errors", page);
   expect(status).toBe(200);
-  return body as readonly Row[];
+  const rows = body as readonly Row[];
+  asked.length = 0;
+  const find = await requestExceptions(page, new AbortController().signal);
+  return { rows, told: rows.map((row) => find(row)?.name) };
 }
-
-async function tellExceptions(rows: readonly Row[]) {
-  readings = 0;
-  const find = await requestExceptions("demo-shop", rows, new AbortController().signal);
-  return rows.map((row) => find(row)?.name);
-}
-
-test("the newest errors are told, though their times are finer than those of the listing", async () => {
-  const rows = await listErrors({});
-  expect(rows[0]?.time).toBe(new Date(base + 599 * second + 123).toISOString());
-  const told = await tellExceptions(rows);
-  expect(told.slice(0, 6)).toEqual(["Error1", "Error0", "Error1", "Error0", "Error1", "Error0"]);
-  expect(told).not.toContain(undefined);
-  // The errors, and the samples of all of them.
-  expect(readings).toBe(2);
-});
 
 test.each([
-  ["by duration", {}, { cursor: "Duration", per_page: 100 }],
-  ["of a filter", { duration: 400 }, { cursor: "Time", per_page: 100 }],
-])("errors %s are told, whatever has failed between them", async (_, filter, pagination) => {
-  const rows = await listErrors(filter, pagination);
-  expect(rows).toHaveLength(100);
-  expect(await tellExceptions(rows)).toEqual(rows.map(() => "Error0"));
+  ["the newest errors", {}, { cursor: "Time" }],
+  ["the next page", {}, { cursor: { time: new Date(base + 400 * second).toISOString() } }],
+  ["errors by duration", {}, { cursor: "Duration", per_page: 100 }],
+  ["errors of a filter", { duration: 400 }, { cursor: "Time", per_page: 100 }],
+])("%s are told by one listing and one look at their traces", async (_, filter, pagination) => {
+  const { rows, told } = await tellErrors(filter, pagination);
+  expect(rows.length).toBeGreaterThanOrEqual(50);
+  expect(told).toEqual(rows.map(({ trace_id }) => `Error${Number.parseInt(trace_id, 16) % 2}`));
+  expect(asked).toEqual(["summaries", "find"]);
 });
 
-test("one error of many of its millisecond is told", async () => {
-  const same = ["x", "y", "z"].map((name, n) =>
-    createSpan({
-      trace_id: `f${n}`.padStart(32, "0"),
-      span_id: `f${n}`,
-      from: 700 * second,
-      to: 700 * second + n / 10,
-      events: [createException(700 * second, name)],
-    }),
-  );
-  traces.add("demo-shop-traces", same);
-  const rows = await listErrors({ from: new Date(base + 700 * second).toISOString() });
-  expect(rows).toHaveLength(3);
-  for (const [place, row] of rows.entries())
-    expect(await tellExceptions([row])).toEqual([["z", "y", "x"][place]]);
+test("of several exceptions of a span the one of the digest is told, else the first", async () => {
+  const two = createSpan({
+    trace_id: "f".repeat(32),
+    span_id: "f",
+    from: 700 * second,
+    to: 701 * second,
+    events: [createException(700 * second, "First"), createException(700 * second, "Second")],
+  });
+  traces.add("demo-shop-traces", [two]);
+  const late = { from: new Date(base + 700 * second).toISOString() };
+  expect((await tellErrors(late)).told).toEqual(["First"]);
+  for (const name of ["First", "Second"]) {
+    const digests = [encodeErrorDigest(name, deriveNames(two))];
+    expect((await tellErrors({ ...late, digests })).told).toEqual([name]);
+  }
 });

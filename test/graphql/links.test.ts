@@ -206,6 +206,45 @@ test("actions → their slow events, their durations: one scan for all actions",
   expect(events).toBeGreaterThan(3);
 });
 
+test("errors → the exceptions of their spans: one request for all rows", async () => {
+  const range = { from: "2026-01-15T10:00:00Z", to: "2026-01-15T12:00:00Z" };
+  const data = await ask(`{
+    tracing_traces_errors(site_ids: ["demo-shop"], from: "${range.from}", to: "${range.to}", pagination: { per_page: 20 }) {
+      trace_id span_id exceptions { digest name message stacktrace }
+    }
+  }`);
+  expect(asked.filter((name) => name === "traces.find")).toHaveLength(1);
+  const rows = data.tracing_traces_errors as {
+    trace_id: string;
+    span_id: string;
+    exceptions: { digest: string; name: string; message: string | null; stacktrace: string | null }[];
+  }[];
+  expect(rows.length).toBeGreaterThanOrEqual(20);
+  for (const { trace_id, span_id, exceptions } of rows) {
+    const body = { site_ids: ["demo-shop"], trace_id };
+    const trace = await demo.rest("POST", "/api/v2/tracing/trace", body);
+    const span = (trace.body as Record<string, unknown>[]).find((one) => one.span_id === span_id);
+    const attributes = (span?.["events.attributes"] ?? []) as Record<string, string>[];
+    const recorded = attributes.filter((one) => "exception.type" in one);
+    expect(exceptions.map(({ name, message, stacktrace }) => [name, message, stacktrace])).toEqual(
+      recorded.map((one) => [
+        one["exception.type"],
+        one["exception.message"] ?? null,
+        one["exception.stacktrace"] ?? null,
+      ]),
+    );
+    // The digest leads back to the row.
+    const digests = [exceptions[0]?.digest];
+    const found = await demo.rest("POST", "/api/v2/tracing/traces/errors", {
+      ...range,
+      ...body,
+      digests,
+      pagination: {},
+    });
+    expect(found.body).toEqual([expect.objectContaining({ trace_id, span_id })]);
+  }
+});
+
 test("links of the largest page take few places at once, and none is refused for those of the others", {
   timeout: 30_000,
 }, async () => {

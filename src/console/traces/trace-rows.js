@@ -34,9 +34,10 @@ export function createTracesTable(body) {
  * Writes type and message of each error into its row. The rows stand without them, too.
  * @param {readonly HTMLElement[]} items of the rows, in their order
  * @param {readonly Summary[]} rows
+ * @param {Parameters<typeof requestExceptions>[0]} page
  * @param {AbortSignal} signal
  */
-export async function describeErrors(items, rows, signal) {
+export async function describeErrors(items, rows, page, signal) {
   if (rows.length === 0) return;
   /** @type {(text: (row: Summary) => Node | string) => void} */
   const write = (text) => {
@@ -46,7 +47,7 @@ export async function describeErrors(items, rows, signal) {
     }
   };
   try {
-    const find = await requestExceptions(rows[0]?.site_id ?? "", rows, signal);
+    const find = await requestExceptions(page, signal);
     write((row) => {
       const { name, message } = find(row) ?? {};
       const known = [name, message].filter((text) => text != null && text !== "");

@@ -171,18 +171,9 @@ function writeControls({ kind, query, namespace, action, least, below, digest, r
   order.value = now.order;
 }
 
-/** @param {TracesView} view @param {State} asked @param {AbortSignal} signal @param {import("../places.js").Place} [place] */
-async function showTraces(view, asked, signal, place) {
-  const { change, query, share, statusLine, table, body, foot } = view;
-  // Only a listing by duration has an upper bound.
-  const now = asked.below === 0 ? asked : { ...asked, order: /** @type {const} */ ("slowest") };
-  view.state = now;
-  writeControls(view, now);
-  replaceChildren(body);
-  replaceChildren(statusLine);
-  table.hidden = true;
-  const bounds = resolveRange(now.range, Date.now());
-  const pageOf = (/** @type {Summary | undefined} */ last) => ({
+/** The request for the rows after the last one. @param {State} now @param {ReturnType<typeof resolveRange>} bounds @param {Summary | undefined} last */
+function buildPage(now, bounds, last) {
+  return {
     site_ids: [now.site],
     query: now.query,
     ...(now.namespace === "" ? {} : { namespace: now.namespace }),
@@ -198,7 +189,21 @@ async function showTraces(view, asked, signal, place) {
           ? { time: last?.time ?? null }
           : { duration: last?.duration ?? (now.below === 0 ? null : now.below) },
     },
-  });
+  };
+}
+
+/** @param {TracesView} view @param {State} asked @param {AbortSignal} signal @param {import("../places.js").Place} [place] */
+async function showTraces(view, asked, signal, place) {
+  const { change, query, share, statusLine, table, body, foot } = view;
+  // Only a listing by duration has an upper bound.
+  const now = asked.below === 0 ? asked : { ...asked, order: /** @type {const} */ ("slowest") };
+  view.state = now;
+  writeControls(view, now);
+  replaceChildren(body);
+  replaceChildren(statusLine);
+  table.hidden = true;
+  const bounds = resolveRange(now.range, Date.now());
+  const pageOf = (/** @type {Summary | undefined} */ last) => buildPage(now, bounds, last);
   const path = `tracing/traces/${now.kind}`;
   share.write(buildPost(path, pageOf(undefined)), {
     field: `tracing_traces_${now.kind}`,
@@ -212,19 +217,23 @@ async function showTraces(view, asked, signal, place) {
     choose: (durations) => change({ ...durations, order: "slowest" }),
   });
   let longest = 0;
+  let page = pageOf(undefined);
   const feed = startFeed({
     what: "traces",
     perPage,
     place,
     keyOf: formatTraceKey,
     signal,
-    ask: (/** @type {Summary | undefined} */ last) => requestJson(buildPost(path, pageOf(last)), signal),
+    ask: (/** @type {Summary | undefined} */ last) => {
+      page = pageOf(last);
+      return requestJson(buildPost(path, page), signal);
+    },
     show: (/** @type {readonly Summary[]} */ rows, isOver) => {
       table.hidden = false;
       longest = Math.max(longest, ...rows.map((row) => row.duration));
       const items = rows.map((row) => createTraceRow(view, row, now));
       body.append(...items);
-      if (now.kind === "errors") void describeErrors(items, rows, signal);
+      if (now.kind === "errors") void describeErrors(items, rows, page, signal);
       body.style.setProperty("--longest", String(Math.max(longest, 0.001)));
       const way = now.order === "newest" ? "newest first" : "slowest first";
       const what = now.kind === "errors" ? "trace with errors" : "trace";

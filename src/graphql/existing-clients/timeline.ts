@@ -1,8 +1,9 @@
 // The timeline of a sample: the spans below its request, in the order in which they began.
 import type { TraceSummary } from "../../core/rows.ts";
 import { parseInstant } from "../../core/time.ts";
-import { prepareLinkedSpans, type Row } from "../../operations/link-operations.ts";
+import type { Row } from "../../operations/link-operations.ts";
 import type { Session } from "../../operations/runtime/session.ts";
+import { prepareLinkedSpans } from "../../operations/trace-links.ts";
 import { loadTogether } from "./batches.ts";
 
 /** One event for each span, with its depth below the request. Times are milliseconds after the request began. */

@@ -62,17 +62,18 @@ export function readTrace(
   return readTraces(ids, [id], budget, context);
 }
 
-/** The same of several traces, which `limits.spans` bounds together; in no order. */
+/** The same of several traces, or their spans with an exception alone, which `limits.spans` bounds together; in no order. */
 export async function readTraces(
   ids: readonly string[],
   traceIds: readonly string[],
   budget: Budget,
   context: Context,
+  select: "all" | "exceptions" = "all",
 ): Promise<readonly Span[]> {
   const spans: Span[] = [];
   const { spans: limit } = context.limits;
   const held = context.held?.openPart();
-  const of = { by: "trace", traceIds, select: "all" } as const;
+  const of = { by: "trace", traceIds, select } as const;
   const reads = groupByStore(ids, context).map(async ({ store, sources }) => {
     for await (const batch of store.find({ sources, of, budget }, context.signal)) {
       for (const span of batch) spans.push(span);

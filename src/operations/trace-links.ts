@@ -1,6 +1,6 @@
 // What links of traces, requests and actions ask for. As in `link-operations.ts`, what many rows ask for is read in one request to a
 // source.
-import { takeSteps, yieldToEventLoop } from "../core/async/turns.ts";
+import { takeSteps, visitInTurns, yieldToEventLoop } from "../core/async/turns.ts";
 import { Refused } from "../core/errors.ts";
 import type { Span } from "../core/rows.ts";
 import { type Millis, printMillis, type TimeRange, toMillis } from "../core/time.ts";
@@ -159,10 +159,13 @@ export function prepareLinkedExceptions(
     const budget = createRequestBudget(context);
     const spans = await readTraces([site], traceIds, budget, context, "exceptions");
     const byId = new Map(spans.map((span) => [formatSpanKey(span), span]));
-    return questions.map(({ trace_id, span_id, ...names }) => {
+    const answers: (readonly Row[])[] = [];
+    const answer = ({ trace_id, span_id, ...names }: LinkedExceptionsQuery): void => {
       const span = byId.get(formatSpanKey({ trace_id, span_id }));
-      return span === undefined ? [] : listExceptions(span, names).map(toExceptionRow);
-    });
+      answers.push(span === undefined ? [] : listExceptions(span, names).map(toExceptionRow));
+    };
+    await visitInTurns(questions, answer, context.signal);
+    return answers;
   });
 }
 

@@ -36,7 +36,7 @@ type MemorySettings = z.output<typeof settings>;
 const history = fromMillis(hour);
 /** How long a line is kept, so that a demo that is left running does not grow for ever. */
 const retention = fromMillis(3 * hour);
-/** Lines are made when somebody reads; this keeps what is then owed small. */
+/** Lines are made when somebody reads; once somebody has, this keeps what is then owed small. */
 const catchUpInterval = minute;
 /** How far back the cluster can be observed. It is made anew for each question, so nothing of it is kept. */
 const clusterHistory = 7 * day;
@@ -71,17 +71,17 @@ export const memory: BackendKind<MemorySettings> = {
       return time > now || time < now - clusterHistory ? undefined : observeCluster(seed, match, time);
     });
     const timer = setInterval(() => {
-      writeLines();
-      writeSpans();
+      writeLines.goOn();
+      writeSpans.goOn();
     }, catchUpInterval).unref();
     return {
       name,
       kind: "memory",
       stores: {
-        logs: wrapWithCatchUp(logs, writeLines),
+        logs: wrapWithCatchUp(logs, writeLines.catchUp),
         metrics: wrapWithCatchUp(metrics, measure),
         kubernetes,
-        traces: wrapWithCatchUp(spans, writeSpans),
+        traces: wrapWithCatchUp(spans, writeSpans.catchUp),
         reports,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
@@ -122,13 +122,22 @@ export const memory: BackendKind<MemorySettings> = {
   },
 };
 
-/** Makes what is owed since it was last called, and at first since `history`; what is older than `keep` may be forgotten. */
+interface CatchUp {
+  /** Makes what is owed since the last time, at first since `history`. */
+  readonly catchUp: () => void;
+  /** The same, but nothing before the first `catchUp`. */
+  readonly goOn: () => void;
+}
+
+/** What is older than `forgotten` may be dropped. */
 function createCatchUp(
   now: () => Instant,
   make: (range: TimeRange & { readonly forgotten: Instant }) => void,
-): () => void {
+): CatchUp {
   let made = (now() - history) as Instant;
-  return () => {
+  let isStarted = false;
+  const catchUp = (): void => {
+    isStarted = true;
     const to = now();
     if (to < made) return;
     const forgotten = (to - retention) as Instant;
@@ -136,6 +145,7 @@ function createCatchUp(
     make({ from: made > forgotten ? made : forgotten, to, forgotten });
     made = to;
   };
+  return { catchUp, goOn: () => isStarted && catchUp() };
 }
 
 /** The newest of the generated times, looked for in ever longer windows that end now. */

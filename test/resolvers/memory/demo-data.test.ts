@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { clusterMatch } from "#resolvers/memory/demo/cluster.ts";
 import { generateLines, logIndices } from "#resolvers/memory/demo/logs.ts";
 import { generateSpans, settleTime, traceIndices } from "#resolvers/memory/demo/traces.ts";
@@ -248,4 +248,19 @@ test("the backend serves traces that are made up to now, and reports on their in
   expect(await inspect("demo-shop-traces")).toMatchObject({ indices: 1, problems: [] });
   expect((await inspect("demo-shop-traces,nothing", "a=b"))?.problems).toHaveLength(2);
   await backend.close();
+});
+
+test("nothing is made before somebody asks, and then a minute at a time", () => {
+  vi.useFakeTimers({ now: base });
+  const readClock = vi.fn(() => fromMillis(Date.now()));
+  const backend = memory.create("memory", memory.parseConfig({}), { ...testIO, now: readClock });
+  readClock.mockClear();
+  vi.advanceTimersByTime(300_000);
+  // What makes data reads the clock first.
+  expect(readClock).not.toHaveBeenCalled();
+  expect(backend.stores.logs?.lines).toBeDefined();
+  readClock.mockClear();
+  vi.advanceTimersByTime(300_000);
+  expect(readClock).toHaveBeenCalledTimes(5);
+  vi.useRealTimers();
 });

@@ -1,4 +1,4 @@
-// What a backend of one's own is written with: the types of the store contract, and the functions of the program that its
+// The toolkit of custom backends: the types of the store contract, and the functions of the program that their
 // stores need. The program hands the functions over, so that the backend needs no copy of them: an error of another copy
 // would not be recognised.
 import { BackendError, createUnsupportedError, Refused } from "../src/core/errors.ts";

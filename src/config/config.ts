@@ -264,7 +264,7 @@ export function* parseConfigInSteps(text: string, file: string, context: ConfigC
   const parsed = yield* parseFile(tree.value, report);
   if (issues.length > 0 || parsed === undefined)
     throw new ConfigError(file, sortInFileOrder(issues, yield* tree.findLines()));
-  const config = assemble(parsed, backends, layouts, (path) => resolveBeside(file, path));
+  const config = assembleConfig(parsed, backends, layouts, (path) => resolveBeside(file, path));
   for (const [at, site] of Object.values(config.sites).entries()) {
     if (at % sitesPerStep === 0) yield;
     deepFreeze(site);
@@ -282,7 +282,7 @@ function* parseFile(value: unknown, report: IssueReporter): Steps<ParsedFile | u
   const all = toMapping(value).sites;
   // What is no map is left to the schema.
   const entries = Object.entries(toMapping(all));
-  const file = parseBy(
+  const file = parseWithSchema(
     fileSchema,
     entries.length === 0 ? value : { ...toMapping(value), sites: {} },
     [],
@@ -292,13 +292,13 @@ function* parseFile(value: unknown, report: IssueReporter): Steps<ParsedFile | u
   for (let first = 0; first < entries.length; first += sitesPerStep) {
     yield;
     const some = Object.fromEntries(entries.slice(first, first + sitesPerStep));
-    sites.push(parseBy(fileSchema.shape.sites, some, ["sites"], report) ?? {});
+    sites.push(parseWithSchema(fileSchema.shape.sites, some, ["sites"], report) ?? {});
   }
   return file && (entries.length === 0 ? file : { ...file, sites: Object.assign({}, ...sites) });
 }
 
 /** Returns undefined where the schema is broken, which is then reported. */
-function parseBy<T extends z.ZodType>(
+function parseWithSchema<T extends z.ZodType>(
   schema: T,
   value: unknown,
   path: Path,
@@ -350,7 +350,7 @@ function parseBackends(
   return parsed;
 }
 
-function assemble(
+function assembleConfig(
   file: ParsedFile,
   settings: ReadonlyMap<string, unknown>,
   layouts: ReadonlyMap<string, CustomLayoutsByPart>,

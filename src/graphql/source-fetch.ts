@@ -6,7 +6,7 @@ import type { Context } from "../operations/runtime/session.ts";
 
 type SourceFetch = NonNullable<Parameters<typeof getMesh>[0]["fetchFn"]>;
 
-/** As much as a backend of the program's own answers by default, and far more than Mesh takes in a moment. */
+/** As much as a backend of the program's own answers by default. */
 const maxAnswerBytes = 64 * 1_048_576;
 
 /** What is read bit by bit for as long as its client listens, and held by nobody. */

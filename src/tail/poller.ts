@@ -370,7 +370,7 @@ async function deliverLines(state: PollerState, batch: readonly LogLine[]): Prom
   const audiences = [...state.audiences.values()].sort((a, b) => a.comparisons - b.comparisons);
   for (const audience of audiences) await deliverToAudience(state, audience, delivery);
   for (const { line } of opened)
-    if (!matched.isFull() || matched.find(line) !== undefined) matched.note(line, joined);
+    if (!matched.isFull() || matched.find(line) !== undefined) matched.remember(line, joined);
 }
 
 /** Gives each line once to each. The audience is refused where its query matches more lines than can be remembered. */
@@ -415,7 +415,7 @@ function giveUnseen(
 /** Returns how many had joined when it was last delivered. */
 function noteSeen(state: PollerState, audience: QueryAudience, line: LogLine, joined: number): number {
   try {
-    return audience.seen.note(line, joined) ?? 0;
+    return audience.seen.remember(line, joined) ?? 0;
   } catch (error) {
     if (!(error instanceof Unprocessable)) throw error;
     refuseAudience(state, audience, error);

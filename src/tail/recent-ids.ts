@@ -11,7 +11,7 @@ export interface RecentIds {
    * Remembers it with this number, and returns the one that it had.
    * @throws {Refused} `result_too_large` when there are too many to remember
    */
-  readonly note: (line: LogLine, number: number) => number | undefined;
+  readonly remember: (line: LogLine, number: number) => number | undefined;
   readonly isFull: () => boolean;
   /** Lines before this will not be asked for again. */
   readonly forget: (before: Instant) => void;
@@ -27,7 +27,7 @@ export function createRecentIds(limit: number): RecentIds {
   const keyOf = ({ source_id, id, time }: LogLine) => `${floorToMilli(time)}\n${source_id}\n${id}`;
   return {
     find: (line) => seconds.get(line.time / slotLength)?.get(keyOf(line)),
-    note(line, number) {
+    remember(line, number) {
       const slot = line.time / slotLength;
       const numbers = seconds.get(slot) ?? new Map<string, number>();
       const key = keyOf(line);

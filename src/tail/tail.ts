@@ -368,7 +368,7 @@ function isInRange({ start, options: { to } }: TailState, { time }: LogLine): bo
 
 function isNewLine({ sent, floor, joined }: TailState, line: LogLine): boolean {
   if (sent === undefined) return true;
-  const known = line.time < floor || joined !== undefined ? sent.find(line) : sent.note(line, 0);
+  const known = line.time < floor || joined !== undefined ? sent.find(line) : sent.remember(line, 0);
   return known === undefined;
 }
 

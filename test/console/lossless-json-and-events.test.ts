@@ -1,7 +1,7 @@
 // What is read from outside and shown: numbers in their own spelling, events cut anywhere, and nothing invisible.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createEventReader, isFailing } from "#src/console/base/events.js";
+import { createEventReader, isTailSourceFailing } from "#src/console/base/events.js";
 import {
   formatAge,
   formatBytes,
@@ -84,7 +84,7 @@ describe("the event reader of the console", () => {
     const events = ["", "line", "retry", "", "", "resumed", "", "retry", "line"];
     let fails = false;
     const failing = events.map((event) => {
-      fails = isFailing(fails, event === "" ? [] : [{ event, data: "{}" }]);
+      fails = isTailSourceFailing(fails, event === "" ? [] : [{ event, data: "{}" }]);
       return fails;
     });
     expect(failing).toEqual([false, false, true, true, true, false, false, true, false]);

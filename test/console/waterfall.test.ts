@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { buildWaterfall, type Span } from "#src/console/traces/waterfall.js";
-import { normaliseStatement } from "#src/tracing/spans/statement-cache.ts";
+import { normaliseStatement } from "#src/tracing/spans/normalise-statement.js";
 import { createDemo } from "../support/demo-server.ts";
 
 const start = Date.UTC(2026, 0, 31, 12);

@@ -5,7 +5,7 @@ import { stripTypeScriptTypes } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { normaliseStatement } from "#src/tracing/spans/statement-cache.ts";
+import { normaliseStatement } from "#src/tracing/spans/normalise-statement.js";
 import { startProcessorTime } from "../support/cpu-time.ts";
 import { long } from "./seeded-generator.ts";
 

@@ -5,7 +5,7 @@ import { logLayouts } from "#resolvers/elastic/layout/log-layout.ts";
 import { compileFilter } from "#resolvers/elastic/query/filter-compiler.ts";
 import { readReport } from "#src/intake/error-report.ts";
 import { parse } from "#src/log-query/parse.ts";
-import { normaliseStatement } from "#src/tracing/spans/statement-cache.ts";
+import { normaliseStatement } from "#src/tracing/spans/normalise-statement.js";
 import { startProcessorTime } from "../support/cpu-time.ts";
 import { createDemo, token } from "../support/demo-server.ts";
 import { readIndexMetadata } from "../support/elastic/index-metadata.ts";

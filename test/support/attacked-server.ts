@@ -3,7 +3,7 @@
 // take the machine, a turn lasts longer and costs no more, so the bound holds on a slow machine too. A turn that costs more
 // than a tick holds the tick back, so at least all of its cost but one tick is seen.
 //
-// Started by `startAttackedServer`, or by node, with whom it then speaks over IPC.
+// `startAttackedServer` forks this file, which answers its parent over IPC.
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";

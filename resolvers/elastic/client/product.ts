@@ -25,7 +25,7 @@ export interface Product {
   readonly showsRestrictions: boolean;
   /** Whether scrolling needs permissions apart from that to search. Only OpenSearch has them. */
   readonly hasScrollPermissions: boolean;
-  /** Whether a search may silently take the readable indices of an alias for all (`do_not_fail_on_forbidden`). */
+  /** Whether a search over an alias may silently skip indices that the user may not read (`do_not_fail_on_forbidden`). */
   readonly narrowsAliases: boolean;
 }
 

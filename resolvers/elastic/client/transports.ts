@@ -142,8 +142,8 @@ interface SentRequest {
 }
 
 /**
- * With the login of the configuration, as it is or as a token or a signature of the moment. Not by the clients' own settings: that
- * of OpenSearch sends no credentials at all where a part of them is empty.
+ * Sends the configured login as it is, as a current token, or as a signature. The clients' own settings are not used: OpenSearch's
+ * client sends no credentials where a part of them is empty.
  */
 async function sendAuthorised(
   { auth, node, request, signal }: SentRequest,

@@ -26,7 +26,7 @@ export interface ShardState extends RecentState {
   readonly documents: number;
 }
 
-/** The newest documents of an index: the newest one, and those with a number of at most `recentNumbers` less. */
+/** The newest documents of an index: the newest one, and those whose number is less than `recentNumbers` below it. */
 interface RecentState extends NewestDocument {
   /** A digest of the number of documents in each block of numbers, and of the sum of these. */
   readonly recentDigest: string;
@@ -338,9 +338,9 @@ async function findPresentNumbers(
 }
 
 /**
- * The length of the blocks of numbers that are counted by themselves, a power of two: the shortest of which so many indices have
- * few enough. States are compared in blocks of their own length. Indices of one length are never too many for it: when the last of
- * them was described, the others were there.
+ * Returns the shortest power of two with which all blocks of so many indices are at most `maxBlocks`. A kept state is compared in
+ * the block length that it was made with. Indices with one block length are never too many for it: the length was chosen when all of
+ * them were there.
  */
 function chooseBlockLength(indices: number): number {
   return 2 ** Math.ceil(Math.log2((indices * recentNumbers) / maxBlocks));

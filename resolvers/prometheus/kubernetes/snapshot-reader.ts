@@ -61,7 +61,8 @@ export async function readScope(
 }
 
 /**
- * Yields the batches that `read` makes of the scope, each after a check that the server still has the traits of the scope.
+ * Yields the batches that `read` makes of the scope, each after a check that the server still has those traits of the scope
+ * that change what a query means.
  * @throws {BackendError} also if it has others: its queries were written for another server
  */
 export async function* readInScope<Rows>(

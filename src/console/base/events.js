@@ -47,7 +47,7 @@ function splitField(line) {
  * Whether the source of a live tail fails, by the last that was said of it: a heartbeat says nothing.
  * @param {boolean} wasFailing @param {readonly ServerEvent[]} events
  */
-export function isFailing(wasFailing, events) {
+export function isTailSourceFailing(wasFailing, events) {
   const last = events.at(-1);
   return last === undefined ? wasFailing : last.event === "retry";
 }

@@ -1,7 +1,7 @@
 // New lines on top of the list, as they come.
 import { buildPost, Failure, isAborted, streamEvents } from "../base/api.js";
 import { createElement, replaceChildren } from "../base/dom.js";
-import { isFailing } from "../base/events.js";
+import { isTailSourceFailing } from "../base/events.js";
 import { perPage, takeNew, writeCount } from "./log-search.js";
 
 /** @typedef {import("./log-search.js").Search} Search */
@@ -52,7 +52,7 @@ async function readTail(search, tail) {
   for await (const { events, id } of streamEvents(tail.request, { lastId: tail.lastId }, search.signal)) {
     tail.lastId = id;
     throwIfRefused(events);
-    fails = isFailing(fails, events);
+    fails = isTailSourceFailing(fails, events);
     live.dataset.state = fails ? "connecting" : "on";
     insertLines(
       search,

@@ -1,4 +1,4 @@
-// What the server serves beside this module: the package's own file, as far as it is used here.
+// Types of the module `dagre.js`, which the server serves from its package: only what the console uses.
 interface Placed {
   readonly x: number;
   readonly y: number;

@@ -7,7 +7,7 @@ import { createSpanIdSet, hasSpanId, type SpanIdSet } from "./span-ids.ts";
 
 /** A test whether a look-up by these callers finds a span. */
 export function createCalleeTest(ids: readonly SpanId[]): (span: Span) => boolean {
-  // Of many callers, mostly none is found.
+  // Made for the first span: most look-ups find no span, and need no set.
   let callers: SpanIdSet | undefined;
   return (span) => {
     callers ??= createSpanIdSet(ids);

@@ -1,8 +1,6 @@
 // Normalises the statements of a scan with a cache: a scan has the same few statements again and again.
 import { normaliseStatement } from "./normalise-statement.js";
 
-export { normaliseStatement };
-
 const fewStatements = 10_000;
 
 /** `normaliseStatement` with a cache of so many results. */

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { normaliseStatement } from "#src/tracing/spans/statement-cache.ts";
+import { normaliseStatement } from "#src/tracing/spans/normalise-statement.js";
 import { startProcessorTime } from "../../support/cpu-time.ts";
 
 test.each([

@@ -1,5 +1,6 @@
 // A folder whose files are read again whenever they change. It is looked at every two seconds, because notices of file systems
-// get lost, and some file systems have none. A wrong file is logged once and left out; the others are read.
+// get lost, and some file systems have none. A wrong file is logged once and left out; the others are read. One that cannot be
+// read is left out until it can: it is tried again at each look.
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
@@ -48,10 +49,12 @@ interface FolderState<Content> {
 type Files<Content> = ReadonlyMap<string, LoadedFile<Content>>;
 
 interface LoadedFile<Content> {
-  /** Changes whenever the file does. */
-  readonly stamp: string;
-  /** Absent where the file is wrong. */
-  readonly parsed: { readonly content: Content } | undefined;
+  /** Changes whenever the file does. Absent where the file could not be read. */
+  readonly stamp?: string;
+  /** Absent where the file is wrong, or could not be read. */
+  readonly parsed?: { readonly content: Content };
+  /** Why the file could not be read, as it was logged. */
+  readonly unreadable?: string;
 }
 
 /** Resolves once the folder has been read. */
@@ -120,17 +123,15 @@ async function readFolder<Content>(
   const stamps = await readStampsOrReport(folder, state);
   const { files } = state;
   if (stamps === undefined) return undefined;
-  if (stamps.size === files.size && [...stamps].every(([file, stamp]) => files.get(file)?.stamp === stamp)) {
-    return files;
-  }
   const loaded = new Map<string, LoadedFile<Content>>();
   for (const [file, stamp] of stamps) {
     const known = files.get(file);
-    const read = known?.stamp === stamp ? known : await loadFile(file, state);
+    const read = known?.stamp === stamp ? known : await loadFile(file, stamp, state);
     if (read === undefined) return undefined;
-    loaded.set(file, { stamp, parsed: read.parsed });
+    loaded.set(file, read);
   }
-  return loaded;
+  const isSame = loaded.size === files.size && [...loaded].every(([file, read]) => files.get(file) === read);
+  return isSame ? files : loaded;
 }
 
 async function readStampsOrReport<Content>(
@@ -151,22 +152,29 @@ async function readStampsOrReport<Content>(
   }
 }
 
-/** Undefined if the file is gone by now; without content if the file is wrong, which has been logged. */
+/** Undefined if the file is gone by now. What is wrong with a file is logged, unless it is known already. */
 async function loadFile<Content>(
   file: string,
-  { options, log }: FolderState<Content>,
-): Promise<Pick<LoadedFile<Content>, "parsed"> | undefined> {
+  stamp: string,
+  { options, log, files }: FolderState<Content>,
+): Promise<LoadedFile<Content> | undefined> {
+  const message = options.messages.wrong;
   try {
     if ((await stat(file)).size > maxFileBytes) {
       throw new ConfigError(file, [{ path: "", message: "is too large" }]);
     }
-    return { parsed: { content: options.parse(await readFile(file, "utf8"), file) } };
+    return { stamp, parsed: { content: options.parse(await readFile(file, "utf8"), file) } };
   } catch (error) {
     if (isFileMissing(error)) return undefined;
-    const reason = error instanceof ConfigError ? error.message : undefined;
-    const err = reason === undefined ? error : undefined;
-    log({ level: "error", message: options.messages.wrong, file, reason, err });
-    return { parsed: undefined };
+    if (error instanceof ConfigError) {
+      log({ level: "error", message, file, reason: error.message });
+      return { stamp };
+    }
+    const unreadable = `${file}: cannot be read${formatErrorCode(error)}`;
+    const known = files.get(file);
+    if (known?.unreadable === unreadable) return known;
+    log({ level: "error", message, file, reason: unreadable, err: error });
+    return { unreadable };
   }
 }
 
@@ -181,7 +189,8 @@ async function readFileStamps(
   const stamps = new Map<string, string>();
   for (const file of names.map((name) => join(folder, name))) {
     const found = await stat(file).catch(() => undefined);
-    if (found?.isFile()) stamps.set(file, `${found.ino} ${found.size} ${found.mtimeMs}`);
+    // The time of the last change of the inode changes with the mode too, and nobody can set it.
+    if (found?.isFile()) stamps.set(file, `${found.ino} ${found.size} ${found.mtimeMs} ${found.ctimeMs}`);
   }
   return isDeepStrictEqual(await list(), names) ? stamps : undefined;
 }

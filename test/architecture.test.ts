@@ -110,7 +110,7 @@ const layers: readonly Layer[] = [
   { folder: "src/telemetry", imports: ["src/core/**"], types: ["src/{config,store}"] },
   { folder: "src/config", imports: ["src/config/yaml", "src/core/**"], types: ["src/store"] },
   { folder: "src/config/yaml", imports: ["src/core/**"] },
-  { folder: "src/visuals", imports: ["src/files", "src/core/**"], types: ["src/store"] },
+  { folder: "src/visuals", imports: ["src/config/yaml", "src/files", "src/core/**"], types: ["src/store"] },
   { folder: "src/files", imports: ["src/core"], types: ["src/store"] },
   { folder: "src/store", imports: ["src/core/**"], types: ["src/{log-query,metrics}"] },
   { folder: "src/{log-query,metrics}", imports: ["src/core/**"] },
@@ -249,7 +249,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   pino: ["src/telemetry/telemetry.ts"],
   "prom-client": ["src/telemetry"],
   undici: ["resolvers/prometheus/client/transport.ts"],
-  yaml: ["src/config/yaml", "src/visuals/visual.ts", "resolvers/elastic/layout"],
+  yaml: ["src/config/yaml", "resolvers/elastic/layout"],
   zod: [
     "src/access/signing-keys.ts",
     "src/config",

@@ -1,8 +1,8 @@
 // A saved visual: a file that publishes one view of a site's metrics to whoever knows its id. The file is the whole of
 // it: nothing else is published, and without the file it is gone.
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import { parse, YAMLParseError } from "yaml";
 import { z } from "zod";
+import { readPlainYaml } from "../config/yaml/yaml.ts";
 import { ConfigError, type Issue } from "../core/errors.ts";
 import { formatChoice, formatSuggestion } from "../core/suggestion.ts";
 import { type Millis, parseDuration, parseInstant } from "../core/time.ts";
@@ -129,14 +129,7 @@ function describeIssue(issue: z.core.$ZodRawIssue): string | undefined {
  * @throws {ConfigError} all issues at once
  */
 export function readVisual(text: string, file: string, check: (visual: Visual) => readonly Issue[]): Visual {
-  let value: unknown;
-  try {
-    value = parse(text);
-  } catch (error) {
-    if (!(error instanceof YAMLParseError)) throw error;
-    throw new ConfigError(file, [{ path: "", message: error.message.split("\n", 1)[0] ?? "is no YAML" }]);
-  }
-  const { data, error } = schema.safeParse(value, { error: describeIssue });
+  const { data, error } = schema.safeParse(readPlainYaml(text, file), { error: describeIssue });
   if (error !== undefined) {
     throw new ConfigError(
       file,

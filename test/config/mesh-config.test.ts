@@ -4,6 +4,10 @@ import { parseMeshrc } from "../../src/config/mesh-config.ts";
 test.each([
   ["{}", "f.yaml: sources: is missing"],
   ["sources: 5", "f.yaml: sources: expected a list"],
+  [
+    "sources: *all",
+    "f.yaml: an alias (*name) needs an anchor (&name) before it; text that begins with * needs quotes",
+  ],
   ["[]", "f.yaml: expected keys with values"],
   [
     "sources: [{ name: 5, handler: x }]",

@@ -112,6 +112,13 @@ describe("visual file", () => {
       ["from: is later than to"],
     ],
     ["no YAML", "a: [", [expect.stringMatching(/^: /)]],
+    ["an alias without an anchor", good.replace("CPU", "*cpu"), [expect.stringMatching(/^: an alias /)]],
+    [
+      "too many aliases",
+      `${good}description: &a [1]\nb: [${"*a, ".repeat(101)}]\n`,
+      [": too many or too deeply nested values"],
+    ],
+    ["a key twice", `${good}title: CPU\n`, [": duplicate key"]],
     ["nothing", "", [expect.stringMatching(/^: /)]],
     ["a list", "- 1", [expect.stringMatching(/^: /)]],
   ])("refuses %s with its path", (_, text, issues) => {

@@ -4,6 +4,7 @@
 import { dirname, isAbsolute, join } from "node:path";
 import {
   type Alias,
+  type Document,
   isAlias,
   isMap,
   isScalar,
@@ -55,7 +56,7 @@ const maxDepth = 40;
 export function readPlainYaml(text: string, file: string): unknown {
   const counter = new LineCounter();
   const document = parseDocument(text, { lineCounter: counter, prettyErrors: false });
-  if (document.errors.length === 0) return document.toJS({ maxAliasCount: 100 });
+  if (document.errors.length === 0) return toPlainValue(document, file);
   throw new ConfigError(
     file,
     document.errors.map(({ code, pos }) => ({
@@ -64,6 +65,17 @@ export function readPlainYaml(text: string, file: string): unknown {
       message: yamlMessages[code] ?? "is not YAML",
     })),
   );
+}
+
+function toPlainValue(document: Document.Parsed, file: string): unknown {
+  try {
+    return document.toJS({ maxAliasCount: 100 });
+  } catch (error) {
+    // The parser finds out about aliases only here.
+    if (!(error instanceof ReferenceError)) throw error;
+    const message = error.message.startsWith("Excessive") ? tooManyValues : missingAnchor;
+    throw new ConfigError(file, [{ path: "", message }]);
+  }
 }
 
 /**
@@ -186,7 +198,7 @@ function readNode(reading: Reading, node: ParsedNode | null, path: Path): unknow
   if (reading.openAliases > 0) reading.aliasedNodes += 1;
   if (reading.aliasedNodes > maxAliasedNodes || path.length > maxDepth) {
     const line = node === null ? 1 : findLine(reading, node);
-    const issue = { path, line, message: "too many or too deeply nested values" };
+    const issue = { path, line, message: tooManyValues };
     throw new ConfigError(reading.file, [toIssue(issue)]);
   }
   if (node === null) return null;
@@ -263,7 +275,7 @@ function readMap(
     keepFirstLine(reading, childPath, key);
     if (!isAlias(key)) keepAnchor(reading, key);
     if (Object.hasOwn(value, name)) {
-      reading.issues.push({ path: childPath, message: "duplicate key", line });
+      reading.issues.push({ path: childPath, message: duplicateKey, line });
     } else value[name] = readNode(reading, child, childPath);
   }
   return value;
@@ -286,6 +298,10 @@ function readScalar(reading: Reading, value: unknown, path: Path): unknown {
   return result;
 }
 
+const duplicateKey = "duplicate key";
+
+const tooManyValues = "too many or too deeply nested values";
+
 const missingAnchor =
   "an alias (*name) needs an anchor (&name) before it; text that begins with * needs quotes";
 
@@ -299,6 +315,7 @@ const yamlMessages: Partial<Record<YAMLError["code"], string>> = {
   BAD_SCALAR_START: "a value that begins with this character needs quotes",
   BLOCK_AS_IMPLICIT_KEY: "two colons in one line: a value that holds a colon and a space needs quotes",
   BLOCK_IN_FLOW: "a block value inside { } or [ ]",
+  DUPLICATE_KEY: duplicateKey,
   MISSING_CHAR: "something is not closed or separated: a quote, a bracket, a comma or a colon is missing",
   MULTILINE_IMPLICIT_KEY: "a key runs over several lines: a colon is missing or the indentation is wrong",
   MULTIPLE_DOCS: "more than one document (---) in the file",

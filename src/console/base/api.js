@@ -73,7 +73,12 @@ async function sendRequest({ method, path, body }, signal, headers = {}) {
     throw new Failure(0, "The server cannot be reached.");
   }
   if (response.status === 401) dispatchEvent(new Event(unauthorizedEvent));
-  if (!response.ok) throw await readFailure(response);
+  if (!response.ok) {
+    const failure = await readFailure(response);
+    // It would be shown over what has taken the place of the request.
+    signal.throwIfAborted();
+    throw failure;
+  }
   return response;
 }
 
@@ -109,7 +114,12 @@ export async function requestJson(request, signal) {
   }
   // What nobody waits for any more must not be shown over what has taken its place.
   signal.throwIfAborted();
-  return /** @type {T} */ (readJson(text));
+  try {
+    return /** @type {T} */ (readJson(text));
+  } catch {
+    const advice = "Load this page anew: a proxy may ask you to sign in.";
+    throw new Failure(response.status, `Something else than the server answered. ${advice}`);
+  }
 }
 
 /**

@@ -44,7 +44,7 @@ export function buildPageRequest({ body, bounds, now }, time) {
  * @returns {Promise<void>} when the first lines are shown, or why not
  */
 export function startSearch(search, createNothing, place) {
-  const { view, signal } = search;
+  const { view, now, signal } = search;
   const first = buildPageRequest(search, null);
   view.share.write(buildPost("logs/lines", first), { field: "logs_lines", arguments: first, selection });
   const feed = startFeed({
@@ -74,7 +74,7 @@ export function startSearch(search, createNothing, place) {
     failed: (error) => {
       // Those of an older search are not those of this one.
       replaceChildren(view.fields);
-      return view.query.explain(error);
+      return view.query.explain(error, now.query);
     },
   });
   replaceChildren(view.foot, feed.root);

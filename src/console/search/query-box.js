@@ -49,14 +49,14 @@ export function createQueryBox({ label, placeholder, submit, suggest }) {
       clear();
     },
     /**
-     * Whether the error is one of the query; if so, it is shown here.
-     * @param {unknown} error
+     * Whether the error is one of the query, and the box has the query still; if so, the error is shown here.
+     * @param {unknown} error @param {string} query that was asked
      */
-    explain(error) {
-      const place = locateError(error, area.value);
+    explain(error, query) {
+      const text = area.value;
+      const place = text === query ? locateError(error, query) : undefined;
       if (place === undefined) return false;
       const { start, end, message } = place;
-      const text = area.value;
       // Where something is missing there may be no character to underline.
       const marked = text.slice(start, Math.max(end, start + 1)) || "\u00a0";
       replaceChildren(
@@ -86,8 +86,8 @@ function locateError(error, query) {
     return { start: details.start, end: details.end, message };
   }
   if (slug === "legacy_log_query_syntax" && typeof details.field === "string") {
-    const start = Math.max(0, query.indexOf(details.field));
-    return { start, end: start + details.field.length, message };
+    const start = query.indexOf(details.field);
+    return start === -1 ? undefined : { start, end: start + details.field.length, message };
   }
   return slug === "log_query_too_complex" ? { start: 0, end: query.length, message } : undefined;
 }

@@ -98,6 +98,22 @@ describe("logs", () => {
     }
   });
 
+  test.each([
+    ["of a query that has been edited meanwhile", "a=", "severity=error"],
+    ["of a field that the query does not spell", "a=", "a="],
+  ])("an error %s is told below it, and nothing is underlined", async (name, query, edited) => {
+    await page.route("**/api/v2/logs/lines", async (route) => {
+      if (query !== edited) await queryBox().fill(edited);
+      const legacy = { error: "legacy_log_query_syntax", message: "Legacy.", details: { field: "other" } };
+      if (name.includes("field")) await route.fulfill({ status: 422, json: legacy });
+      else await route.continue();
+    });
+    await open(`#/logs?${new URLSearchParams({ query })}`);
+    await page.locator(".state-failed").waitFor();
+    expect(await queryBox().inputValue()).toBe(edited);
+    expect(await page.locator(".query-mark").count()).toBe(0);
+  });
+
   test("a line opens as a tree by the keyboard, and a value filters", async () => {
     await open("#/logs?sources=nginx");
     const line = page.locator(".lines .line").first();

@@ -28,7 +28,12 @@ import {
 import { type DeployMarker, listDeployMarkers } from "./traces/markers.ts";
 import { createRequestBudget, resolveRange } from "./traces/read-traces.ts";
 
-export type { ErrorFigures, Incident, IncidentPage } from "./traces/incidents.ts";
+export {
+  deriveIncidentDigest,
+  type ErrorFigures,
+  type Incident,
+  type IncidentPage,
+} from "./traces/incidents.ts";
 export type { DeployMarker } from "./traces/markers.ts";
 
 /** A range as existing clients give it: bounds, or how far back; the site's retention where there is neither. */

@@ -5,6 +5,7 @@ import { printAttribute } from "../../core/json/lossless-json.ts";
 import type { TraceSummary } from "../../core/rows.ts";
 import { parseInstant, printInstantToMilli } from "../../core/time.ts";
 import {
+  deriveIncidentDigest,
   type ErrorFigures,
   expectedTime,
   type Incident,
@@ -332,7 +333,7 @@ const commonOfSamples = {
   overview: ({ row }: SampleRow) =>
     Object.entries(row.tags).map(([key, value]) => ({ key, value: printAttribute(value) })),
   incident: ({ incident }: SampleRow) => incident && { ...incident, isBackReference: true },
-  incidentId: ({ incident, row }: SampleRow) => incident?.incident.digest ?? row.exception?.digest ?? "",
+  incidentId: ({ incident, row }: SampleRow) => incident?.incident.digest ?? deriveIncidentDigest(row),
 };
 
 export const incidentResolvers: Resolvers = {

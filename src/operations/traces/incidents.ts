@@ -356,6 +356,11 @@ function createTooManyIncidents(limit: number, wanted: number): Refused {
 
 // ---- Samples ------------------------------------------------------------------------------------------------
 
+/** The digest of the incident that a row is a sample of: that of its error, else that of its action. */
+export function deriveIncidentDigest({ exception, namespace, action_name: action }: TraceSummary): string {
+  return exception?.digest ?? encodeActionDigest({ namespace, action });
+}
+
 export interface SampleQuery {
   readonly site: string;
   readonly candidates: ListingQuery["candidates"];
@@ -440,8 +445,7 @@ export async function listSamplesByDigest(
     context,
   );
   for await (const row of rows) {
-    const { namespace, action_name: action } = row;
-    const list = found.get(row.exception?.digest ?? encodeActionDigest({ namespace, action }));
+    const list = found.get(deriveIncidentDigest(row));
     if (list === undefined || list.length >= limit) continue;
     list.push(row);
     if (list.length === limit) open -= 1;

@@ -80,6 +80,23 @@ test("a sample is found by its time, which is any text to the schema", async () 
   }
 });
 
+test("a sample that a search finds names its incident as one below the incident does", async () => {
+  const { data, errors } = await demo.graphql(`{
+    app(id: "demo-shop") { performanceIncidents { samples(limit: 1) { id incidentId } } }
+    organization(slug: "readout") { search(sampleType: PERFORMANCE) { ... on PerformanceSample { id incidentId } } }
+  }`);
+  expect(errors).toBeUndefined();
+  type Samples = readonly { readonly id: string; readonly incidentId: string }[];
+  const { app, organization } = data as unknown as {
+    readonly app: { readonly performanceIncidents: readonly { readonly samples: Samples }[] };
+    readonly organization: { readonly search: Samples };
+  };
+  const found = new Map(organization.search.map(({ id, incidentId }) => [id, incidentId]));
+  const listed = app.performanceIncidents.flatMap(({ samples }) => samples).filter(({ id }) => found.has(id));
+  expect(listed).not.toEqual([]);
+  for (const { id, incidentId } of listed) expect(found.get(id)).toBe(incidentId);
+});
+
 test("attributes of log lines keep the spelling of their numbers, in lists too", async () => {
   const { data, errors } = await demo.graphql(
     '{ app(id: "demo-shop") { logs { lines(limit: 1) { attributes { key value } } } } }',

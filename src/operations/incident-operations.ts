@@ -1,6 +1,6 @@
 // What the fields of existing GraphQL clients ask for beside the routes: incidents, samples and markers of one site. They run
 // as operations do, with the same sites, scope, deadline and limits.
-import type { NonEmpty } from "../core/collections.ts";
+import { type NonEmpty, requireKey } from "../core/collections.ts";
 import { compare, type TraceSummary } from "../core/rows.ts";
 import {
   fromMillis,
@@ -86,7 +86,12 @@ function readTime(path: string, text: string | null | undefined): Instant | unde
   throw createInvalidRequest([{ path, message: expectedTime }]);
 }
 
-function resolveSiteRange(site: string, asked: RequestedRange, context: Context): TimeRange {
+function isResolved(asked: RequestedRange | TimeRange): asked is TimeRange {
+  return "from" in asked;
+}
+
+function resolveSiteRange(site: string, asked: RequestedRange | TimeRange, context: Context): TimeRange {
+  if (isResolved(asked)) return asked;
   const now = context.now();
   const found = context.sites.get(site);
   if (found === undefined) return { from: now, to: now };
@@ -102,35 +107,38 @@ function hasTraces(site: string, { sites }: Context): boolean {
 /** What is wrong with the range is told whatever the site has. @throws {Unprocessable} `invalid_request` */
 function prepareRead<Answer>(
   site: string,
-  asked: RequestedRange,
+  asked: RequestedRange | TimeRange,
   run: (context: Context) => Promise<Answer>,
 ): PreparedOperation<Promise<Answer>> {
-  readBounds(asked);
+  if (!isResolved(asked)) readBounds(asked);
   return { name: "tracing", scopes: ["tracing"], sites: () => [site], run };
 }
 
 export type IncidentSelection = Omit<IncidentQuery, "site" | "range">;
 
-/** A page of incidents; empty for a site without traces. */
-export function prepareIncidents(site: string, asked: RequestedRange, selection: IncidentSelection) {
+/** A page of incidents; empty for a site without traces. What is read of a page later takes the page's range. */
+export function prepareIncidents(
+  site: string,
+  asked: RequestedRange | TimeRange,
+  selection: IncidentSelection,
+) {
   return prepareRead(site, asked, async (context): Promise<IncidentPage> => {
-    if (!hasTraces(site, context)) return { incidents: [], total: 0 };
     const range = resolveSiteRange(site, asked, context);
+    if (!hasTraces(site, context)) return { range, incidents: [], total: 0 };
     return await listIncidents({ ...selection, site, range }, context);
   });
 }
 
-/** The figures of errors, for each digest in its order. */
+/** The figures of errors of a page, for each digest in its order. */
 export function prepareErrorFigures(
   site: string,
-  asked: RequestedRange,
+  range: TimeRange,
   selection: Pick<IncidentSelection, "namespaces" | "action" | "revision">,
   digests: NonEmpty<string>,
 ) {
-  return prepareRead(site, asked, async (context): Promise<readonly (ErrorFigures | undefined)[]> => {
-    const range = resolveSiteRange(site, asked, context);
+  return prepareRead(site, range, async (context): Promise<readonly ErrorFigures[]> => {
     const found = await countErrors({ ...selection, site, range }, digests, context);
-    return digests.map((digest) => found.get(digest));
+    return digests.map((digest) => requireKey(found, digest));
   });
 }
 

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
 import { buildSpanSource, type Site } from "#src/access/sites.ts";
 import { defaults } from "#src/config/schema.ts";
-import { fromMillis } from "#src/core/time.ts";
+import { allTime, fromMillis } from "#src/core/time.ts";
 import {
   type Incident,
   type IncidentPage,
@@ -153,7 +153,7 @@ describe("errors", () => {
           const digests = whole.incidents.filter(({ kind }) => kind === "error").map(({ digest }) => digest);
           const [first, ...others] = digests;
           if (first === undefined) return;
-          const counted = await run(prepareErrorFigures("shop", {}, all, [first, ...others]));
+          const counted = await run(prepareErrorFigures("shop", whole.range, all, [first, ...others]));
           const byDigest = new Map(whole.incidents.map((incident) => [incident.digest, incident.figures]));
           expect(counted).toEqual(digests.map((digest) => byDigest.get(digest)));
         },
@@ -261,7 +261,7 @@ test("an error that is found by a text is that of the list without one, with the
   expect((await find()).map(({ figures }) => figures?.count)).toEqual([3]);
   for (const text of ["timeout", "refused", "x"]) expect(await find(text)).toEqual(await find());
   expect(await find("nothing")).toEqual([]);
-  const [figures] = await run(prepareErrorFigures("shop", {}, errors, ["x"]));
+  const [figures] = await run(prepareErrorFigures("shop", allTime, errors, ["x"]));
   expect(figures?.count).toBe(3);
 });
 

@@ -3,7 +3,7 @@ import DataLoader from "dataloader";
 import { isNonEmpty } from "../../core/collections.ts";
 import { printAttribute } from "../../core/json/lossless-json.ts";
 import type { TraceSummary } from "../../core/rows.ts";
-import { parseInstant, printInstantToMilli } from "../../core/time.ts";
+import { parseInstant, printInstantToMilli, type TimeRange } from "../../core/time.ts";
 import {
   deriveIncidentDigest,
   type ErrorFigures,
@@ -70,7 +70,8 @@ interface IncidentRow extends BackReference {
   readonly incident: Incident;
   readonly app: AppRow;
   readonly pageSize: number;
-  readonly figures: () => Promise<ErrorFigures | undefined>;
+  /** Of an error. */
+  readonly figures: () => Promise<ErrorFigures>;
 }
 
 /** A page of a site's incidents; all of them without a limit, and an error where there are more than an answer may have. */
@@ -97,27 +98,36 @@ export async function readIncidentPage(
       offset: readCount("offset", args.offset, 0, maxOffset),
     }),
   );
-  const loader = createFiguresLoader(session, app, args, selection);
+  const { range, incidents } = page;
+  const loader = createFiguresLoader(session, app, range, selection);
   return {
-    rows: page.incidents.map((incident) => toIncidentRow(app, incident, loader, page.incidents.length)),
+    rows: incidents.map((incident) =>
+      toIncidentRow(
+        app,
+        incident,
+        incidents.length,
+        async () => incident.figures ?? loader.load(incident.digest),
+      ),
+    ),
     total: async (): Promise<number> => {
       if (page.total !== undefined) return page.total;
       const all = { ...selection, order: "number", offset: 0, limit: 0 } as const;
-      const counted = await session.runLink("App.incidents.total", () => prepareIncidents(app.id, args, all));
-      return counted.total ?? 0;
+      const { total } = await session.runLink("App.incidents.total", () =>
+        prepareIncidents(app.id, range, all),
+      );
+      if (total === undefined) throw new RangeError(`the incidents of ${app.id} were not counted`);
+      return total;
     },
   };
 }
-
-type FiguresLoader = DataLoader<string, ErrorFigures | undefined>;
 
 /** All incidents of a page that are asked for their figures are counted in one reading. */
 function createFiguresLoader(
   session: Session,
   app: AppRow,
-  range: RequestedRange,
+  range: TimeRange,
   selection: Pick<IncidentSelection, "namespaces" | "action" | "revision">,
-): FiguresLoader {
+): DataLoader<string, ErrorFigures> {
   return new DataLoader(
     async (digests) => {
       if (!isNonEmpty(digests)) return [];
@@ -132,16 +142,15 @@ function createFiguresLoader(
 function toIncidentRow(
   app: AppRow,
   incident: Incident,
-  loader: FiguresLoader,
   pageSize: number,
+  figures: IncidentRow["figures"],
 ): IncidentRow {
-  const { kind, figures, digest } = incident;
   return {
-    __typename: kind === "error" ? "ExceptionIncident" : "PerformanceIncident",
+    __typename: incident.kind === "error" ? "ExceptionIncident" : "PerformanceIncident",
     incident,
     app,
     pageSize,
-    figures: async () => figures ?? (await loader.load(digest)),
+    figures,
   };
 }
 
@@ -162,7 +171,13 @@ export async function findIncident(
   });
   const [incident] = found;
   if (incident === undefined) return null;
-  return toIncidentRow(app, incident, createFiguresLoader(session, app, {}, { namespaces: [] }), 1);
+  return toIncidentRow(app, incident, 1, async () => requireFigures(incident));
+}
+
+/** Of an incident whose rows were all counted. @throws {RangeError} */
+function requireFigures({ digest, figures }: Incident): ErrorFigures {
+  if (figures === undefined) throw new RangeError(`the rows of ${digest} were not counted`);
+  return figures;
 }
 
 // ---- Samples ------------------------------------------------------------------------------------------------
@@ -339,19 +354,15 @@ const commonOfSamples = {
 export const incidentResolvers: Resolvers = {
   ExceptionIncident: {
     ...commonOfIncidents,
-    actionNames: async ({ incident, figures }: IncidentRow) =>
-      (await figures())?.actions ?? [incident.action],
-    count: async ({ figures }: IncidentRow) => (await figures())?.count ?? 0,
-    createdAt: async ({ figures }: IncidentRow) => {
-      const first = (await figures())?.first;
-      return first === undefined ? null : printInstantToMilli(first);
-    },
+    actionNames: async ({ figures }: IncidentRow) => (await figures()).actions,
+    count: async ({ figures }: IncidentRow) => (await figures()).count,
+    createdAt: async ({ figures }: IncidentRow) => printInstantToMilli((await figures()).first),
     errorGroupingStrategy: () => "TYPE_AND_ACTION",
     exceptionName: ({ incident }: IncidentRow) => incident.exception?.name ?? null,
     exceptionMessage: ({ incident }: IncidentRow) => incident.exception?.message ?? null,
     firstBacktraceLine: ({ incident }: IncidentRow) =>
       toBacktrace(incident.exception?.stacktrace)[0]?.original ?? null,
-    scopedCount: async ({ figures }: IncidentRow) => (await figures())?.count ?? 0,
+    scopedCount: async ({ figures }: IncidentRow) => (await figures()).count,
   },
   PerformanceIncident: {
     ...commonOfIncidents,

@@ -66,6 +66,8 @@ export interface IncidentQuery {
 }
 
 export interface IncidentPage {
+  /** In which the page was found. */
+  readonly range: TimeRange;
   readonly incidents: readonly Incident[];
   /** How many there are in all; absent where the page was found before all were seen. */
   readonly total: number | undefined;
@@ -93,6 +95,7 @@ export async function listIncidents(query: IncidentQuery, context: Context): Pro
   );
   const isComplete = found.every((part) => part.isComplete);
   return {
+    range: query.range,
     incidents: sorted.slice(query.offset, query.offset + query.limit),
     total: isComplete ? all.length : undefined,
   };

@@ -125,6 +125,22 @@ test("errors whose older messages have a text are those of the list without it",
   await worded.close();
 });
 
+test("figures and total of a page are those of its range, however long the answer takes", async () => {
+  const fields = "(timeframe: R1H, limit: 2, offset: 2) { total rows { digests count createdAt } }";
+  let isLate = false;
+  let readings = 0;
+  const now = () => fromMillis(clock + (isLate ? 600_000 * readings++ : 0));
+  const slow = await createDemo({ now });
+  const prompt = await ask(`paginatedExceptionIncidents ${fields}`, slow);
+  isLate = true;
+  expect(await ask(`paginatedExceptionIncidents ${fields}`, slow)).toEqual(prompt);
+  expect(prompt.errors).toEqual([]);
+  expect(prompt.app).toMatchObject({
+    paginatedExceptionIncidents: { total: expect.any(Number), rows: [{}, {}] },
+  });
+  await slow.close();
+});
+
 test("samples of an action are 200", async () => {
   const { app } = await ask("performanceIncidents { count samples { id } }");
   const rows = app.performanceIncidents as readonly { readonly count: number; readonly samples: Rows }[];

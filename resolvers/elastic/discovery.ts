@@ -87,7 +87,7 @@ async function listNames(
     requested.length === 0
       ? !one.name.startsWith(".")
       : requested.some((pattern) => listReached(pattern, one).length > 0);
-  const copies = await listCopies(client, signal);
+  const copies = await listCopies(backend, client, signal);
   const isCopy = (one: ListedIndex) => one.indices.every((index) => copies.has(index));
   const proposable = listed.filter((one) => isRequested(one) && !isCopy(one));
   const ownCopies = listed.filter((one) => isRequested(one) && isCopy(one));

@@ -23,20 +23,29 @@ export async function listIndices(
   }
 }
 
-const settingsSchema = z.record(
-  z.string(),
-  z.object({ settings: z.object({ index: z.record(z.string(), z.unknown()).default({}) }) }),
-);
+const settingsSchema = z.object({ settings: z.object({ index: z.record(z.string(), z.unknown()) }) });
 
 /** The copies among all open indices, each with its original; none where settings may not be read. @throws {BackendError} */
 export async function listCopies(
+  backend: string,
   client: ElasticClient,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, string>> {
   const path = "/*/_settings/index.uuid,index.resize.*,index.store.snapshot.*";
   const response = await requestUnlessRefused(client, path, { expand_wildcards: "open" }, signal);
-  const { data = {} } = settingsSchema.safeParse(response);
-  return findCopies(new Map(Object.entries(data).map(([index, { settings }]) => [index, settings.index])));
+  if (response === undefined) return new Map();
+  const { data: indices } = z.record(z.string(), z.unknown()).safeParse(response);
+  if (indices === undefined)
+    throw new BackendError(backend, "malformed", "the settings of indices cannot be read");
+  // An index without settings that can be read is no copy, and may be the original of one.
+  return findCopies(
+    new Map(
+      Object.entries(indices).map(([index, one]) => [
+        index,
+        settingsSchema.safeParse(one).data?.settings.index ?? {},
+      ]),
+    ),
+  );
 }
 
 /** The answer as parsed JSON; undefined where the user may not ask, or the server refuses to tell. @throws {BackendError} */

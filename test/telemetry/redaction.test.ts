@@ -1,6 +1,6 @@
 // What the log and the state of GraphQL show of texts with credentials.
 import { expect, test } from "vitest";
-import { redactCredentials } from "#src/telemetry/telemetry.ts";
+import { createTelemetry, redactCredentials } from "#src/telemetry/telemetry.ts";
 
 test.each([
   ["Authorization: Bearer abc.d-e_f", "Authorization: Bearer [redacted]"],
@@ -18,13 +18,65 @@ test.each([
   ["username=a&password=b", "username=a&password=[redacted]"],
   ['{"url":"/x?client_secret=abc"}', '{"url":"/x?client_secret=[redacted]"}'],
   ["of eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2ln.", "of [redacted]."],
+  ['{"password":"hunter2","a":1}', '{"password":"[redacted]","a":1}'],
+  [
+    '{"refresh_token": "r\\"r", "x-api-key":"abc\\\\"}',
+    '{"refresh_token": "[redacted]", "x-api-key":"[redacted]"}',
+  ],
+  ['{"apiKey":"","DB_PASSWD":"a, b & c"}', '{"apiKey":"","DB_PASSWD":"[redacted]"}'],
+  ["{'client-secret': 'a b'}", "{'client-secret': '[redacted]'}"],
+  ['sent password="hunter 2" twice', 'sent password="[redacted]" twice'],
+  ["https://u:p4ss@es:9200/ and https://a:b@c@es/", "https://[redacted]@es:9200/ and https://[redacted]@es/"],
+  ["Basic dXNlcjpwYXNz", "Basic [redacted]"],
+  ["basic user:pass", "basic [redacted]"],
 ])("redactCredentials: %s", (text, shown) => {
   expect(redactCredentials(text)).toBe(shown);
 });
 
-test.each(["token expired", "tokens=3", "secret_id=4", "keys=5", "a bearer"])(
-  "redactCredentials leaves what is no credential: %s",
-  (text) => {
-    expect(redactCredentials(text)).toBe(text);
-  },
-);
+test.each([
+  "token expired",
+  "tokens=3",
+  "secret_id=4",
+  "keys=5",
+  "a bearer",
+  "basic authentication failed",
+  "Basic auth.",
+  '{"tokens":"3"}',
+  "https://es:9200/@a",
+  '{"a":"token","b":"c"}',
+])("redactCredentials leaves what is no credential: %s", (text) => {
+  expect(redactCredentials(text)).toBe(text);
+});
+
+test("redactCredentials is done with hostile texts at once", () => {
+  const began = performance.now();
+  for (const part of ["password=", '"token":"', "://a", "basic a", '\\"', 'secret\\":\\"', "passw"]) {
+    redactCredentials(part.repeat(50_000));
+    redactCredentials(`token="${part.repeat(50_000)}`);
+    redactCredentials(`basic ${"a".repeat(100_000)} ://${"a".repeat(100_000)}`);
+  }
+  expect(performance.now() - began).toBeLessThan(5_000);
+});
+
+test("members of what is logged lose their secrets however deep they are, and the line stays JSON", () => {
+  let line = "";
+  const { log } = createTelemetry({
+    write: (text) => {
+      line += text;
+    },
+  });
+  const secret = 'p"a\\s\\"';
+  const body = JSON.stringify({
+    password: secret,
+    user: "ana",
+    nested: JSON.stringify({ token: secret, n: 1 }),
+  });
+  const settings = { api_key: secret, headers: { "x-api-key": secret, authorization: `Token ${secret}` } };
+  log({ level: "warn", message: `answer: ${body}`, password: secret, settings, cut: body.slice(0, 18) });
+  expect(JSON.parse(line)).toMatchObject({
+    msg: `answer: ${JSON.stringify({ password: "[redacted]", user: "ana", nested: '{"token":"[redacted]","n":1}' })}`,
+    password: "[redacted]",
+    settings: { api_key: "[redacted]", headers: { "x-api-key": "[redacted]", authorization: "[redacted]" } },
+    cut: '{"password":"[redacted]',
+  });
+});

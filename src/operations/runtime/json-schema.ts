@@ -106,7 +106,7 @@ function rewriteNullable(node: unknown): unknown {
   if (Array.isArray(node)) return node.map(rewriteNullable);
   if (typeof node !== "object" || node === null) return node;
   const { type, ...rest } = Object.fromEntries(
-    Object.entries(node).map(([key, value]) => [key, key === "examples" ? value : rewriteNullable(value)]),
+    Object.entries(node).map(([key, value]) => [key, rewriteMember(key, value)]),
   );
   if (!Array.isArray(type)) return type === undefined ? rest : { type, ...rest };
   const { description, examples, ...bounds } = rest;
@@ -115,4 +115,11 @@ function rewriteNullable(node: unknown): unknown {
     ...(examples === undefined ? {} : { examples }),
     anyOf: type.map((one) => (one === "null" ? { type: one } : { type: one, ...bounds })),
   };
+}
+
+/** The names of properties may be those of keywords, which mean nothing there. */
+function rewriteMember(key: string, value: unknown): unknown {
+  if (key === "examples") return value;
+  if (key !== "properties" || typeof value !== "object" || value === null) return rewriteNullable(value);
+  return Object.fromEntries(Object.entries(value).map(([name, schema]) => [name, rewriteNullable(schema)]));
 }

@@ -1,7 +1,7 @@
-// What each account does at once, at most so much of it; what else it wants to do waits for its turn.
+// Limits how much work each account does at once. Further work waits for a turn, first come first served.
 
 export interface AccountTurns {
-  /** Resolves with what ends the turn. @throws the signal's reason, when that aborts before the turn has come */
+  /** Resolves with what ends the turn; ending it again does nothing. @throws the signal's reason, when that aborts before the turn has come */
   readonly take: (account: string, signal: AbortSignal) => Promise<() => void>;
 }
 
@@ -20,7 +20,10 @@ export function createAccountTurns(limit: number): AccountTurns {
       byAccount.set(account, own);
       if (own.taken < limit) own.taken += 1;
       else await waitForTurn(own, signal);
+      let isTaken = true;
       return () => {
+        if (!isTaken) return;
+        isTaken = false;
         const [next] = own.waiting;
         if (next !== undefined) return next();
         own.taken -= 1;

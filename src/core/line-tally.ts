@@ -18,8 +18,10 @@ export function createLineCounts(hasGroupBuckets: boolean): LineCounts {
   return { total: 0, lacking: 0, buckets: new Map(), groups: new Map(), groupBuckets };
 }
 
-/** Adds `more` to `counts`. */
+/** Adds `more` to `counts`. @throws {Error} `more` lacks the buckets of its groups, which `counts` has */
 export function addLineCounts(counts: LineCounts, more: LineCounts): void {
+  if (counts.groupBuckets !== undefined && more.groupBuckets === undefined && more.groups.size > 0)
+    throw new Error("counts of groups without their buckets were added to counts with them");
   counts.total += more.total;
   counts.lacking += more.lacking;
   for (const [start, count] of more.buckets) addCount(counts.buckets, start, count);

@@ -185,6 +185,28 @@ describe("errors", () => {
   });
 });
 
+test.each(["error", "action"] as const)(
+  "as many incidents as there may be rows are listed, and no more: %s",
+  async (kind) => {
+    const list = (count: number) => {
+      const spans = Array.from({ length: count }, (_, index) =>
+        request({
+          trace_id: (index + 1).toString(16).padStart(32, "0"),
+          span_id: (index + 1).toString(16).padStart(16, "0"),
+          span_name: `GET /${index}`,
+          from: index,
+          to: index + 1,
+          events: [createException(index, `T${index}`)],
+        }),
+      );
+      return open(spans, { rows: 3 }).run(prepareIncidents("shop", {}, { ...all, kinds: [kind] }));
+    };
+    expect((await list(3)).incidents).toHaveLength(3);
+    const refusal = { slug: "result_too_large", details: { limit: 3, wanted: 4 } };
+    await expect(list(4)).rejects.toMatchObject(refusal);
+  },
+);
+
 /** Two digests of one number, found by trying: some 60,000 tries find a pair. */
 function plantCollision(): readonly [string, string] {
   const seen = new Map<number, string>();

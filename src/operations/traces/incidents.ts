@@ -148,10 +148,13 @@ interface ErrorTally {
 /** Errors among which a text is looked for. */
 const maxSearchedErrors = 100_000;
 
-/** Counts rows that come newest first, until an older one begins a digest with the text that `isEnough` no longer wants. */
+/**
+ * Counts rows that come newest first, until an older one begins a digest with the text that `isEnough` no longer wants.
+ * @throws {Refused} more than `most` digests have the text
+ */
 async function tallyErrors(
   rows: AsyncIterable<TraceSummary>,
-  text: string | undefined,
+  { text, most }: { readonly text?: string | undefined; readonly most: number },
   isEnough: (found: number, newest: Instant, next: Instant) => boolean,
 ): Promise<{ readonly tallies: ReadonlyMap<string, ErrorTally>; readonly isComplete: boolean }> {
   const tallies = new Map<string, ErrorTally>();
@@ -166,6 +169,7 @@ async function tallyErrors(
       if (oldest !== undefined && isEnough(found, oldest, row.time)) return { tallies, isComplete: false };
       tally.listedAt = oldest = row.time;
       found += 1;
+      if (found > most) throw createTooManyIncidents(most, found);
     }
     tally.first = row.time;
     tally.count += 1;
@@ -201,12 +205,12 @@ async function findErrors(
     budget,
     context,
   );
-  const { rows: rowLimit } = context.limits;
   // Incidents that are tied at the end of a page are all read, since their order is that of their digests.
-  const { tallies, isComplete } = await tallyErrors(rows, query.text, (found, newest, next) => {
-    if (found > rowLimit) throw createTooManyIncidents(rowLimit, found);
-    return found >= wanted && next < newest;
-  });
+  const { tallies, isComplete } = await tallyErrors(
+    rows,
+    { text: query.text, most: context.limits.rows },
+    (found, newest, next) => found >= wanted && next < newest,
+  );
   const incidents = [...tallies].flatMap(([digest, tally]) =>
     tally.listedAt === undefined ? [] : [toErrorIncident(site, digest, tally, tally.listedAt, isComplete)],
   );
@@ -255,7 +259,7 @@ export async function countErrors(
     createRequestBudget(context),
     context,
   );
-  const { tallies } = await tallyErrors(rows, undefined, () => false);
+  const { tallies } = await tallyErrors(rows, { most: Number.POSITIVE_INFINITY }, () => false);
   return new Map(
     [...tallies].map(([digest, { count, first, actions }]) => [
       digest,

@@ -1,6 +1,6 @@
 // Reads the spans that exceptions belong to, and the standalone spans of exceptions whose spans are not stored.
 
-import { mergeConcurrent } from "../../../src/core/async/concurrency.ts";
+import { mapConcurrent, mergeConcurrent, sourcesAtOnce } from "../../../src/core/async/concurrency.ts";
 import type { SpanId, SpanPushdown } from "../../../src/store/spans.ts";
 import { hasException } from "../../../src/tracing/spans/exceptions.ts";
 import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
@@ -78,8 +78,11 @@ export async function listSpanIds(
   { documents, sources, budget, signal }: ReadContext,
 ): Promise<readonly SpanId[] | undefined> {
   const lists = combineHints(
-    await Promise.all(
-      sources.map((source) => listSpanIdsOfEvents(documents, source, condition, budget, signal)),
+    await mapConcurrent(
+      sources,
+      sourcesAtOnce,
+      (source, own) => listSpanIdsOfEvents(documents, source, condition, budget, own),
+      signal,
     ),
   );
   return lists && deduplicateIds(lists.flat());
@@ -93,7 +96,12 @@ export async function listSpanIdsInTraces(
 ): Promise<readonly SpanId[] | undefined> {
   const { documents, sources, budget, signal } = context;
   const lists = combineHints(
-    await Promise.all(sources.map((source) => listTraceIds(documents, source, ofSpans, budget, signal))),
+    await mapConcurrent(
+      sources,
+      sourcesAtOnce,
+      (source, own) => listTraceIds(documents, source, ofSpans, budget, own),
+      signal,
+    ),
   );
   if (lists === undefined) return undefined;
   const found: SpanId[] = [];
@@ -136,7 +144,12 @@ async function findEventOwners(
 ): Promise<readonly EventOwners[]> {
   const { documents, sources, budget, signal } = context;
   const lists = combineHints(
-    await Promise.all(sources.map((source) => listEventOwners(documents, source, condition, budget, signal))),
+    await mapConcurrent(
+      sources,
+      sourcesAtOnce,
+      (source, own) => listEventOwners(documents, source, condition, budget, own),
+      signal,
+    ),
   );
   return lists?.flat() ?? readEventOwners({ condition, accepts: () => true }, context);
 }

@@ -1,6 +1,6 @@
 // Scans and tallies the spans of one site whose end lies in a range.
 
-import { mergeConcurrent } from "../../../src/core/async/concurrency.ts";
+import { mapConcurrent, mergeConcurrent, sourcesAtOnce } from "../../../src/core/async/concurrency.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import type { Span } from "../../../src/core/rows.ts";
 import type { TimeRange } from "../../../src/core/time.ts";
@@ -148,13 +148,15 @@ async function countEventsAndSpans(
   spanCondition: Condition<SpanForm>,
   { documents, sources, signal }: ReadContext,
 ): Promise<{ readonly events: number; readonly spans: number }> {
-  const counts = await Promise.all(
-    sources.map((source) =>
+  const counts = await mapConcurrent(
+    sources,
+    sourcesAtOnce,
+    (source, own) =>
       Promise.all([
-        documents.countEvents(source, eventCondition, signal),
-        documents.countSpans(source, spanCondition, signal),
+        documents.countEvents(source, eventCondition, own),
+        documents.countSpans(source, spanCondition, own),
       ]),
-    ),
+    signal,
   );
   return {
     events: counts.reduce((sum, [events]) => sum + events, 0),

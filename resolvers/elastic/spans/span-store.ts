@@ -1,7 +1,12 @@
 // The span store of Elasticsearch and OpenSearch: the reads of the contract over one or several sites, and all analytics by
 // their definition over these. Queries narrow what is read; whether a span matches is decided on the decoded span.
 
-import { combineSignals, mergeConcurrent } from "../../../src/core/async/concurrency.ts";
+import {
+  combineSignals,
+  mapConcurrent,
+  mergeConcurrent,
+  sourcesAtOnce,
+} from "../../../src/core/async/concurrency.ts";
 import { isNonEmpty } from "../../../src/core/collections.ts";
 import { compare } from "../../../src/core/rows.ts";
 import type { SpanStore } from "../../../src/store/span-analytics.ts";
@@ -9,6 +14,7 @@ import type {
   AddedSpans,
   Budget,
   SpanReader,
+  SpanScan,
   SpanSnapshot,
   SpanSource,
   SpanSources,
@@ -60,19 +66,24 @@ function createSpanReader(documents: SpanDocuments, view: string): SpanReader {
       return others.length > 0 ? undefined : findNPlusOneParents(documents, source, query, signal);
     },
     findSplitPoint: async (query, signal) => {
-      const found = await Promise.all(
-        query.sources.map((source) => findSplitPoint(documents, source, query, signal)),
+      const found = await mapConcurrent(
+        query.sources,
+        sourcesAtOnce,
+        (source, own) => findSplitPoint(documents, source, query, own),
+        signal,
       );
       const known = found.filter((value) => value !== undefined).sort(compare);
       return query.order === "asc" ? known[0] : known.at(-1);
     },
     findTraceIdsWithExceptions: async (query, signal) => {
-      const lists = combineHints(
-        await Promise.all(
-          query.sources.map((source) => listTraceIdsWithExceptions(documents, source, query, signal)),
-        ),
+      const lists = await mapConcurrent(
+        query.sources,
+        sourcesAtOnce,
+        (source, own) => listTraceIdsWithExceptions(documents, source, query, own),
+        signal,
       );
-      return lists && [...new Set(lists.flat())];
+      const known = combineHints(lists);
+      return known && [...new Set(known.flat())];
     },
     findTraceIds: async (query, signal) => {
       const [source, ...others] = query.sources;
@@ -82,12 +93,7 @@ function createSpanReader(documents: SpanDocuments, view: string): SpanReader {
       const snapshot = await documents.openSnapshot(sources, since, signal);
       return snapshot && createSpanSnapshot(snapshot);
     },
-    count: async (query, signal) => {
-      const counts = combineHints(
-        await Promise.all(query.sources.map((source) => countCandidates(documents, source, query, signal))),
-      );
-      return counts?.reduce((sum, count) => sum + count, 0);
-    },
+    count: (query, signal) => countInShards([{ documents, sources: query.sources }], query, signal),
   };
 }
 
@@ -117,15 +123,26 @@ function createShardReader(shards: readonly ShardDocuments[]): SpanReader {
     scan: (query, signal) => readShards(shards, query, signal, (context) => scanSite(query, context)),
     tally: (query, signal) => readShards(shards, query, signal, (context) => tallySite(query, context)),
     find: (query, signal) => readShards(shards, query, signal, (context) => findInSite(query, context)),
-    count: async (query, signal) => {
-      const reads = shards.flatMap(({ documents, sources }) =>
-        selectSources(query.sources, sources).map((source) =>
-          countCandidates(documents, source, query, signal),
-        ),
-      );
-      return combineHints(await Promise.all(reads))?.reduce((sum, count) => sum + count, 0);
-    },
+    count: (query, signal) => countInShards(shards, query, signal),
   };
+}
+
+/** Undefined where an index does not know. */
+async function countInShards(
+  shards: readonly ShardDocuments[],
+  query: SpanScan,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const reads = shards.flatMap((shard) =>
+    query.sources.filter(createHeldTest(shard)).map((source) => ({ documents: shard.documents, source })),
+  );
+  const counts = await mapConcurrent(
+    reads,
+    sourcesAtOnce,
+    ({ documents, source }, own) => countCandidates(documents, source, query, own),
+    signal,
+  );
+  return combineHints(counts)?.reduce((sum, count) => sum + count, 0);
 }
 
 function createAddedSpans({ documents, changedIndices, shards }: AddedShards): AddedSpans {
@@ -143,9 +160,10 @@ function createAddedSpans({ documents, changedIndices, shards }: AddedShards): A
 
 async function* readNothing(): AsyncGenerator<never> {}
 
-function selectSources(wanted: readonly SpanSource[], held: readonly SpanSource[]): readonly SpanSource[] {
-  const keys = new Set(held.map(formatSource));
-  return wanted.filter((source) => keys.has(formatSource(source)));
+/** Returns a test of whether a shard holds a source. */
+function createHeldTest({ sources }: ShardDocuments): (source: SpanSource) => boolean {
+  const keys = new Set(sources.map(formatSource));
+  return (source) => keys.has(formatSource(source));
 }
 
 /** Reads the sites at the same time. */
@@ -172,10 +190,11 @@ async function* readShards<T>(
   const leaving = new AbortController();
   const limited = combineSignals(signal, leaving.signal);
   const sites = [...Map.groupBy(sources, ({ site }) => site).values()];
+  const places = shards.map((shard) => ({ documents: shard.documents, holds: createHeldTest(shard) }));
   const contexts = sites.flatMap((own) => {
     const seen = createSeenSpans();
-    return shards.map(({ documents, sources: held }): ReadContext => {
-      return { documents, sources: selectSources(own, held), budget, signal: limited, seen };
+    return places.map(({ documents, holds }): ReadContext => {
+      return { documents, sources: own.filter(holds), budget, signal: limited, seen };
     });
   });
   try {

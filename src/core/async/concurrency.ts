@@ -31,8 +31,8 @@ export async function mapConcurrent<Item, Result>(
   return results;
 }
 
-/** Async generators that are read at once. */
-const defaultLimit = 4;
+/** Sources that one request asks at once. A token may see hundreds, which would fill the queue of their backend. */
+export const sourcesAtOnce = 4;
 
 /**
  * Runs async generators, at most `limit` (4) at a time, and yields their items in the order in which they arrive.
@@ -40,7 +40,7 @@ const defaultLimit = 4;
  */
 export async function* mergeConcurrent<T>(
   sources: readonly (() => AsyncGenerator<T>)[],
-  limit = defaultLimit,
+  limit = sourcesAtOnce,
 ): AsyncGenerator<T> {
   type Pending = { readonly source: AsyncGenerator<T>; readonly result: IteratorResult<T> };
   const waiting = [...sources];

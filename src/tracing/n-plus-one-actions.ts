@@ -239,7 +239,7 @@ async function searchRound(
   const findAction = (span: Span): string | undefined => findSelectedAction(search, ancestors, span);
   const parentsByAction = Map.groupBy(spans, findAction);
   for await (const children of readChildren(reader, search, parentsByAction, budget, found, signal)) {
-    for (const span of findNPlusOnes(children)) {
+    for (const span of await findNPlusOnes(children, signal)) {
       const action = findAction(span);
       if (action !== undefined) found.add(action);
     }

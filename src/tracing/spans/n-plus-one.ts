@@ -1,5 +1,6 @@
 // N+1 queries: many database calls of one parent that differ in their values only.
 
+import { groupInTurns } from "../../core/async/turns.ts";
 import { requireFirst } from "../../core/collections.ts";
 import type { Span } from "../../core/rows.ts";
 import type { Budget, SpanReader, SpanSources } from "../../store/spans.ts";
@@ -12,19 +13,23 @@ export const npoThreshold = 5;
 
 /**
  * One span of each N+1: of at least five client spans with one parent and one normalised statement. A compressed span counts
- * as its `count`. Entries do not count, because they are requests of their own.
+ * as its `count`. Entries do not count, because they are requests of their own. Takes turns with other requests.
  */
-export function findNPlusOnes(spans: Iterable<Span>): readonly Span[] {
+export async function findNPlusOnes(spans: readonly Span[], signal: AbortSignal): Promise<readonly Span[]> {
   const normalise = createNormaliser();
-  const byParent = Map.groupBy(
-    [...spans].filter(isQuery),
+  const byParent = await groupInTurns(
+    spans.filter(isQuery),
     ({ site_id, trace_id, parent_span_id }) => `${site_id} ${trace_id} ${parent_span_id}`,
+    signal,
   );
-  // Most parents have too few, so that their statements are not looked at.
-  return [...byParent.values()].filter(areEnough).flatMap((siblings) => {
-    const byStatement = Map.groupBy(siblings, ({ statement }) => normalise(statement));
-    return [...byStatement.values()].filter(areEnough).map(requireFirst);
-  });
+  const found: Span[] = [];
+  for (const siblings of byParent.values()) {
+    // Most parents have too few, so that their statements are not looked at.
+    if (!areEnough(siblings)) continue;
+    const byStatement = await groupInTurns(siblings, ({ statement }) => normalise(statement), signal);
+    for (const calls of byStatement.values()) if (areEnough(calls)) found.push(requireFirst(calls));
+  }
+  return found;
 }
 
 interface Query extends Span {
@@ -64,7 +69,7 @@ async function searchEntriesWithNpo(
 ): Promise<ReadonlySet<string>> {
   const of = { by: "trace", traceIds, select: "statements" } as const;
   const statements = await findSpans(reader, { sources, of, withoutEvents: true, budget }, signal);
-  const spans = findNPlusOnes(statements);
+  const spans = await findNPlusOnes(statements, signal);
   const ancestors = await loadAncestors(reader, sources, spans, budget, signal);
   const keys = new Set<string>();
   for (const span of spans) {

@@ -3,13 +3,13 @@
 // takes. Each site waits for its own source alone.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Sites } from "../access/sites.ts";
-import { visitInTurns } from "../core/async/turns.ts";
+import { createPause, runInTurnsOf } from "../core/async/turns.ts";
 import { BackendError, isRejection, toErrorMessage } from "../core/errors.ts";
 import type { Span } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { ErrorReportStore } from "../store/error-reports.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
-import { buildReportSpan, readReport } from "./error-report.ts";
+import { buildReportSpan, readReport, reportTurns } from "./error-report.ts";
 import type { Settlement, SpooledReport } from "./spool.ts";
 import type { SpoolClient } from "./spool-client.ts";
 
@@ -75,7 +75,7 @@ export function startDelivery({ spool, sites, telemetry, pace = defaultPace }: D
   });
   telemetry.intake.announce(deliveries.map(({ site }) => site));
   const bells = new Map(deliveries.map(({ site, bell }) => [site, bell]));
-  const loops = deliveries.map(deliverSite);
+  const loops = deliveries.map((delivery) => runInTurnsOf(reportTurns, () => deliverSite(delivery)));
   return {
     wake: (site) => {
       const bell = bells.get(site);
@@ -174,11 +174,12 @@ async function settleReports(
 ): Promise<void> {
   const spans: Span[] = [];
   // Ten large ones would hold all others up for 200 ms.
-  const read = ({ id, body }: SpooledReport) => {
-    const report = readReport(body);
+  const pauseIfLong = createPause(delivery.signal);
+  for (const { id, body } of reports) {
+    await pauseIfLong();
+    const report = await readReport(body);
     if (report !== undefined) spans.push(buildReportSpan(delivery.site, id, report));
-  };
-  await visitInTurns(reports, read, delivery.signal);
+  }
   const refusals = spans.length === 0 ? new Map<string, string>() : await deliver(spans);
   const sent = new Set(spans.map(({ trace_id }) => trace_id));
   const settlements = reports.map(({ sequence, id }): Settlement => {

@@ -1,9 +1,12 @@
 // Front-end error reports, from the body that a browser posts to the span that the tracing routes answer. Browsers are
 // forgiven what the specification's types do not allow: only what a report cannot be without has to be right.
-import { JsonSyntaxError, readJson } from "../core/json/json-in-turns.ts";
+import { JsonSyntaxError, parseJsonInTurns } from "../core/json/json-in-turns.ts";
 import { formatScalar, isJsonObject, parseNumberLossless } from "../core/json/lossless-json.ts";
 import { type Attributes, type AttributeValue, errorReportAttribute, type Span } from "../core/rows.ts";
 import { fromMillis, type Instant, lastMilli } from "../core/time.ts";
+
+/** In whose turns of the event loop all reports are read. No user has this account, and reports have none. */
+export const reportTurns = "front-end reports";
 
 /** Spec, "Front-end error report", with every optional part in its empty form. */
 interface ErrorReport {
@@ -35,10 +38,11 @@ type Json = Readonly<Record<string, unknown>>;
 
 /**
  * The report that a body holds; undefined where it is no JSON object, or `timestamp`, `namespace` or the error's name
- * is missing or of another type. Other values are taken as text, and what cannot be placed is left out.
+ * is missing or of another type. Other values are taken as text, and what cannot be placed is left out. It is read in turns
+ * of the event loop.
  */
-export function readReport(body: string): ErrorReport | undefined {
-  const report = parseObject(body);
+export async function readReport(body: string): Promise<ErrorReport | undefined> {
+  const report = await parseObject(body);
   const error = toObject(report?.error);
   const time = readTime(report?.timestamp);
   if (report === undefined || error === undefined || time === undefined) return undefined;
@@ -88,9 +92,10 @@ function readTime(timestamp: unknown): Instant | undefined {
 }
 
 /** Numbers keep their spelling. A reviver of JSON.parse would take a tenth of a second for a body of short numbers. */
-function parseObject(body: string): Json | undefined {
+async function parseObject(body: string): Promise<Json | undefined> {
+  if (!/^[ \t\n\r]*\{/.test(body)) return undefined;
   try {
-    return toObject(readJson(body, parseNumberLossless));
+    return toObject(await parseJsonInTurns(body, parseNumberLossless));
   } catch (error) {
     if (error instanceof JsonSyntaxError) return undefined;
     throw error;
@@ -108,7 +113,7 @@ function toText(value: unknown): string | undefined {
   try {
     return JSON.stringify(value);
   } catch {
-    // It recurses, and what `readJson` has read may be deeper than the stack.
+    // It recurses, and what `parseJsonInTurns` has read may be deeper than the stack.
     return undefined;
   }
 }

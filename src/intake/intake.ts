@@ -6,6 +6,7 @@ import { BlockList, isIPv6 } from "node:net";
 import { createReloadableRateLimit, type RateLimiter } from "../access/rate-limit.ts";
 import type { Site, Sites } from "../access/sites.ts";
 import type { IntakeConfig } from "../config/config.ts";
+import { runInTurnsOf, yieldToEventLoop } from "../core/async/turns.ts";
 import type { LimitName } from "../core/errors.ts";
 import { type Instant, type Millis, printInstantToMilli, toMillis } from "../core/time.ts";
 import {
@@ -25,7 +26,7 @@ import {
 } from "../http/node-http.ts";
 import type { DropReason } from "../telemetry/intake-telemetry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
-import { readReport } from "./error-report.ts";
+import { readReport, reportTurns } from "./error-report.ts";
 import type { SpoolClient } from "./spool-client.ts";
 
 export interface Intake {
@@ -71,6 +72,8 @@ interface IntakeState {
   rules: IntakeRules;
   /** Bytes of all bodies that are being read or wait for their commit. */
   heldBytes: number;
+  /** Resolves when the last of the bodies so far has been checked. */
+  checked: Promise<unknown>;
   isClosing: boolean;
 }
 
@@ -84,7 +87,14 @@ export function createIntake(options: IntakeOptions): Intake {
     proxies,
   });
   const rules = readRules(options.config, options.sites);
-  const state: IntakeState = { options, underWay: new Set(), rules, heldBytes: 0, isClosing: false };
+  const state: IntakeState = {
+    options,
+    underWay: new Set(),
+    rules,
+    heldBytes: 0,
+    checked: Promise.resolve(),
+    isClosing: false,
+  };
   return {
     tryAnswer: (request, response) => tryAnswer(state, request, response),
     reload: (config, sites) => {
@@ -110,7 +120,8 @@ function tryAnswer(state: IntakeState, request: IncomingMessage, response: Serve
   if (state.isClosing) response.setHeader("Connection", "close");
   if (request.method === "OPTIONS") respondToPreflight(request, response);
   else if (request.method === "POST") {
-    trackRequest(state, takeReport(state, request, response, readApiKey(queries)));
+    const take = () => takeReport(state, request, response, readApiKey(queries));
+    trackRequest(state, runInTurnsOf(reportTurns, take));
   } else sendJson(response, 404, notFoundBody);
   return true;
 }
@@ -198,7 +209,7 @@ async function keepReport(
     if (site === undefined) return "unknown_key";
     if (!keyRate.take(key)) return "key_rate";
     const body = decodeUtf8(bytes);
-    if (body === undefined || readReport(body) === undefined) return "invalid";
+    if (body === undefined || !(await isReport(state, body))) return "invalid";
     if (site.frontend?.store === undefined) return "no_target";
     const received = now();
     const index = formatIndexName(site.frontend.index, received);
@@ -213,6 +224,16 @@ async function keepReport(
   } finally {
     state.heldBytes -= bytes.length;
   }
+}
+
+/** One body at a time, whose values may be a hundred times as large as its text. */
+function isReport(state: IntakeState, body: string): Promise<boolean> {
+  const check = state.checked.then(async () => {
+    await yieldToEventLoop();
+    return (await readReport(body)) !== undefined;
+  });
+  state.checked = check.catch(() => {});
+  return check;
 }
 
 // ---- Answers ------------------------------------------------------------------------------------------------

@@ -287,7 +287,7 @@ test("random browser reports are answered 200, counted and kept only as spans", 
     expect(received).toMatch(
       body.length > bodyLimitBytes ? /^HTTP\/1\.1 413 / : /^HTTP\/1\.1 200 OK\r\n[\s\S]*\r\n\r\n\{\}$/,
     );
-    const report = readReport(body.toString("utf8"));
+    const report = await readReport(body.toString("utf8"));
     if (report === undefined) return;
     const span = buildReportSpan("shop", "a".repeat(32), report);
     expect(span.report).toBe(true);

@@ -2,14 +2,15 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { fromMillis, printInstantToMilli } from "#src/core/time.ts";
 import { buildReportSpan, readReport } from "#src/intake/error-report.ts";
+import { countTurns } from "../support/event-loop-turns.ts";
 
 const least = { timestamp: 1_559_201_249, namespace: "frontend", error: { name: "TypeError" } };
 const read = (body: unknown) => readReport(JSON.stringify(body));
 const id = "00112233445566778899aabbccddeeff";
 
 describe("reading a report", () => {
-  test("accepts a body of time, namespace and the name of the error", () => {
-    expect(read(least)).toMatchObject({
+  test("accepts a body of time, namespace and the name of the error", async () => {
+    expect(await read(least)).toMatchObject({
       namespace: "frontend",
       error: { name: "TypeError", backtrace: [] },
       tags: {},
@@ -32,8 +33,8 @@ describe("reading a report", () => {
     ["no error", JSON.stringify({ ...least, error: undefined })],
     ["an error as text", JSON.stringify({ ...least, error: "TypeError" })],
     ["an error without a name", JSON.stringify({ ...least, error: { message: "x" } })],
-  ])("%s is none", (_, body) => {
-    expect(readReport(body)).toBeUndefined();
+  ])("%s is none", async (_, body) => {
+    expect(await readReport(body)).toBeUndefined();
   });
 
   test.each([
@@ -42,18 +43,19 @@ describe("reading a report", () => {
     [0, "1970-01-01T00:00:00.000Z"],
     [99_999_999_999, "5138-11-16T09:46:39.000Z"],
     [100_000_000_000, "1973-03-03T09:46:40.000Z"],
-  ])("%i is %s", (timestamp, time) => {
-    expect(printInstantToMilli(read({ ...least, timestamp })?.time ?? (0n as never))).toBe(time);
+  ])("%i is %s", async (timestamp, time) => {
+    const report = await read({ ...least, timestamp });
+    expect(printInstantToMilli(report?.time ?? (0n as never))).toBe(time);
   });
 
-  test("turns other values into text and omits what has no place", () => {
+  test("turns other values into text and omits what has no place", async () => {
     const params = { id: 7, deep: { a: [1] }, none: null, yes: true, text: "x" };
     const breadcrumbs = [
       { category: "Fetch", action: "GET", timestamp: 5, metadata: { code: 200 } },
       "no crumb",
       null,
     ];
-    const report = read({
+    const report = await read({
       ...least,
       params,
       tags: ["no"],
@@ -74,33 +76,43 @@ describe("reading a report", () => {
     expect(report?.breadcrumbs).toHaveLength(1);
   });
 
-  test("keeps the spelling of numbers, but for the time", () => {
+  test("keeps the spelling of numbers, but for the time", async () => {
     const numbers = '{"long":12345678901234567890,"zero":0.10,"inner":[1.0,-0]}';
     const body = `{"timestamp":1.5592012490e9,"namespace":"frontend","error":{"name":"E"},"tags":${numbers},"params":1.0}`;
-    expect(readReport(body)).toMatchObject({
+    expect(await readReport(body)).toMatchObject({
       time: fromMillis(1_559_201_249_000),
       tags: { long: "12345678901234567890", zero: "0.10", inner: "[1.0,-0]" },
       params: {},
     });
     const depth = 60_000;
     const deep = `{"n":1.0,"deep":${"[".repeat(depth)}${"]".repeat(depth)}}`;
-    expect(readReport(body.replace(numbers, deep))?.tags).toMatchObject({ n: "1.0" });
+    expect((await readReport(body.replace(numbers, deep)))?.tags).toMatchObject({ n: "1.0" });
   });
 
-  test("splits a backtrace of one text into lines", () => {
+  test("is done in turns, where it begins as a report does", async () => {
+    const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+    const body = JSON.stringify({ ...least, tags: { n: 0 } }).replace('"n":0', `"n":${deep}`);
+    expect(await countTurns(() => readReport(` ${body}`))).toBeGreaterThanOrEqual(20);
+    expect(await countTurns(() => readReport(deep))).toBeLessThan(3);
+  });
+
+  test("splits a backtrace of one text into lines", async () => {
     const backtrace = "TypeError: x is undefined\n    at pay (checkout.js:12:7)";
-    expect(read({ ...least, error: { name: "E", backtrace } })?.error.backtrace.join("\n")).toBe(backtrace);
-    for (const nothing of [null, undefined, ""])
-      expect(read({ ...least, error: { name: "E", backtrace: nothing } })?.error.backtrace).toEqual([]);
+    const readLines = async (value: unknown) =>
+      (await read({ ...least, error: { name: "E", backtrace: value } }))?.error.backtrace;
+    expect((await readLines(backtrace))?.join("\n")).toBe(backtrace);
+    for (const nothing of [null, undefined, ""]) expect(await readLines(nothing)).toEqual([]);
   });
 
-  test("never throws, and returns texts unchanged, for any body", () => {
+  test("never throws, and returns texts unchanged, for any body", async () => {
     const texts = fc.dictionary(fc.string({ unit: "binary" }), fc.string({ unit: "binary" }));
-    fc.assert(fc.property(fc.string({ unit: "binary" }), (body) => void readReport(body)));
-    fc.assert(fc.property(fc.json(), (body) => void readReport(body)));
-    fc.assert(
-      fc.property(texts, texts, fc.array(fc.string()), (tags, params, backtrace) => {
-        const report = read({ ...least, tags, params, error: { name: "E", backtrace } });
+    await fc.assert(
+      fc.asyncProperty(fc.string({ unit: "binary" }), async (body) => void (await readReport(body))),
+    );
+    await fc.assert(fc.asyncProperty(fc.json(), async (body) => void (await readReport(body))));
+    await fc.assert(
+      fc.asyncProperty(texts, texts, fc.array(fc.string()), async (tags, params, backtrace) => {
+        const report = await read({ ...least, tags, params, error: { name: "E", backtrace } });
         expect(Object.entries(report?.tags ?? {})).toEqual(Object.entries(tags));
         expect(Object.entries(report?.params ?? {})).toEqual(Object.entries(params));
         expect(report?.error.backtrace).toEqual(backtrace);
@@ -110,14 +122,14 @@ describe("reading a report", () => {
 });
 
 describe("the span of a report", () => {
-  const span = (over: object) => {
-    const report = read({ ...least, ...over });
+  const span = async (over: object) => {
+    const report = await read({ ...least, ...over });
     if (report === undefined) throw new Error("no report");
     return buildReportSpan("shop", id, report);
   };
 
-  test("keeps each value of the report", () => {
-    const { span_attributes, resource_attributes, events, ...rest } = span({
+  test("keeps each value of the report", async () => {
+    const { span_attributes, resource_attributes, events, ...rest } = await span({
       action: "CartPage",
       revision: "abc123",
       language: "javascript",
@@ -174,11 +186,11 @@ describe("the span of a report", () => {
     [{ action: "" }, "TypeError"],
     [{ action: "Page", error: { name: "" } }, "Page"],
     [{ error: { name: "" } }, "unknown"],
-  ])("%j is called %s", (over, name) => {
-    expect(span(over)).toMatchObject({ action: name, span_name: name });
+  ])("%j is called %s", async (over, name) => {
+    expect(await span(over)).toMatchObject({ action: name, span_name: name });
   });
 
-  test("gives a report with an empty namespace the namespace frontend", () => {
-    expect(span({ namespace: "" }).namespace).toBe("frontend");
+  test("gives a report with an empty namespace the namespace frontend", async () => {
+    expect((await span({ namespace: "" })).namespace).toBe("frontend");
   });
 });

@@ -1,7 +1,7 @@
 // The intake over real connections: statuses and bodies to the byte, what browsers need, and what is counted.
 import { once } from "node:events";
-import { type RequestOptions, request, type Server } from "node:http";
-import { type AddressInfo, connect } from "node:net";
+import { IncomingMessage, type RequestOptions, request, type Server, ServerResponse } from "node:http";
+import { type AddressInfo, connect, Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import type { IntakeConfig } from "#src/config/config.ts";
 import { defaults } from "#src/config/schema.ts";
@@ -22,6 +22,7 @@ import {
   createWatchedTelemetry,
   renderReport,
 } from "../support/error-reports.ts";
+import { countTurns } from "../support/event-loop-turns.ts";
 
 const store = { deliver: async () => new Map<string, string>() };
 const sites = createSites({
@@ -337,6 +338,23 @@ describe("bounds of the intake", () => {
     expect(await failing.count("spool_failed")).toBe(1);
     expect(failing.logged()).toContain("disk I/O error");
     expect(failing.logged()).not.toContain("api_key");
+  });
+
+  test("reads bodies that end at the same moment in turns of the event loop", async () => {
+    const { intake, count } = await open();
+    const take = (n: number) => {
+      const sent = new IncomingMessage(new Socket());
+      Object.assign(sent, { method: "POST", url: "/errors?api_key=key" });
+      intake.tryAnswer(sent, new ServerResponse(sent));
+      sent.push(renderReport(n));
+      sent.push(null);
+    };
+    const turns = await countTurns(async () => {
+      for (let n = 0; n < 50; n += 1) take(n);
+      await intake.close();
+    });
+    expect(await count("kept")).toBe(50);
+    expect(turns).toBeGreaterThanOrEqual(50);
   });
 
   test("sends 200 after the commit", async () => {

@@ -126,10 +126,10 @@ describe("/openapi.json", () => {
     if (status === 200) expect(answer.parse(body)).toEqual(body);
   });
 
-  test("the example of a front-end report is one that the intake keeps", () => {
+  test("the example of a front-end report is one that the intake keeps", async () => {
     const { paths } = JSON.parse(JSON.stringify(buildOpenApi(operations)));
     const { example_1 } = paths["/errors"].post.requestBody.content["application/json"].examples;
-    expect(readReport(JSON.stringify(example_1.value))).toMatchObject({
+    expect(await readReport(JSON.stringify(example_1.value))).toMatchObject({
       namespace: "frontend",
       error: { name: "TypeError", message: "x is undefined", backtrace: ["at pay (checkout.js:12:7)"] },
       action: "CheckoutPage",

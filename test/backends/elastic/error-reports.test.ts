@@ -48,11 +48,12 @@ onServers(({ name, url }) => {
     return { store, inspect };
   }
   let drawn = 0;
-  function span(over: Record<string, unknown> = {}): Span {
+  async function span(over: Record<string, unknown> = {}): Promise<Span> {
     drawn += 1;
-    const report = readReport(renderReport(drawn, over));
+    const number = drawn;
+    const report = await readReport(renderReport(number, over));
     if (report === undefined) throw new Error("no report");
-    return buildReportSpan("shop", drawn.toString(16).padStart(32, "0"), report);
+    return buildReportSpan("shop", number.toString(16).padStart(32, "0"), report);
   }
   async function documents(name = index) {
     await cluster.request("POST", `/${name}/_refresh`);
@@ -84,7 +85,7 @@ onServers(({ name, url }) => {
   });
 
   test("stores a report that is delivered twice once, under its own id", async () => {
-    const spans = Array.from({ length: 50 }, () => span());
+    const spans = await Promise.all(Array.from({ length: 50 }, () => span()));
     const { store } = stores();
     expect(await store.deliver(target, spans, signal())).toEqual(new Map());
     expect(await store.deliver(target, spans, signal())).toEqual(new Map());
@@ -107,7 +108,7 @@ onServers(({ name, url }) => {
       [`k${"x".repeat(2_000)}`]: "y".repeat(40_000),
       ...Object.fromEntries(Array.from({ length: 1_500 }, (_, n) => [`many.${n}`, `${n}`])),
     };
-    const one = span({
+    const one = await span({
       tags: odd,
       error: { name: "E", message: "m".repeat(50_000), backtrace: ["b".repeat(50_000)] },
     });
@@ -122,8 +123,8 @@ onServers(({ name, url }) => {
 
   test.each(["auto", "otel"])("reads the delivered span back as %s", async (layout) => {
     const spans = [
-      span(),
-      span({
+      await span(),
+      await span({
         action: "CartPage",
         revision: "abc",
         tags: { größe: "🎉", "a.b": "1", a: "2", empty: "" },
@@ -240,7 +241,7 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${servedIndex} } } 
     await cluster.createIndex(strict, {
       mappings: { properties: { name: { type: "long" }, trace_id: { type: "keyword" } } },
     });
-    const [good, bad] = [span({ action: "7" }), span({ action: "no number" })];
+    const [good, bad] = [await span({ action: "7" }), await span({ action: "no number" })];
     const refusals = await stores().store.deliver({ ...target, index: strict }, [good, bad], signal());
     expect([...refusals.keys()]).toEqual([bad.trace_id]);
     expect(refusals.get(bad.trace_id)).toMatch(/^status 400: /);
@@ -269,10 +270,12 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${servedIndex} } } 
     const name = `${index}-${title.replaceAll(" ", "-")}`;
     await create(name);
     const there = { ...target, index: name };
-    await expect(stores().store.deliver(there, [span(), span()], signal())).rejects.toMatchObject({
-      name: "BackendError",
-      failure: "rejected",
-    });
+    await expect(stores().store.deliver(there, [await span(), await span()], signal())).rejects.toMatchObject(
+      {
+        name: "BackendError",
+        failure: "rejected",
+      },
+    );
     const { problems } = await stores().inspect(there, signal());
     expect(problems).toEqual([expect.stringContaining("reports cannot be written")]);
   });
@@ -281,7 +284,7 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${servedIndex} } } 
     const blocked = `${index}-blocked`;
     await cluster.createIndex(blocked, { settings: { "index.blocks.write": true } });
     await expect(
-      stores().store.deliver({ ...target, index: blocked }, [span()], signal()),
+      stores().store.deliver({ ...target, index: blocked }, [await span()], signal()),
     ).rejects.toMatchObject({
       name: "BackendError",
       failure: "denied",
@@ -307,7 +310,7 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${servedIndex} } } 
     await made;
     try {
       const { store, inspect } = stores();
-      const one = span();
+      const one = await span();
       const there = { ...target, index: stream };
       if (excuse === "delivery is rejected") {
         await expect(store.deliver(there, [one], signal())).rejects.toMatchObject({ failure: "rejected" });

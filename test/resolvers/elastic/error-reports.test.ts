@@ -37,7 +37,7 @@ async function open(
   const { reports: inspect } = backend.inspections;
   if (store === undefined || inspect === undefined) throw new Error("no report store");
   const target = { site: "shop", index: "reports", layout: "auto" };
-  const deliver = (count = 2) => store.deliver(target, spans(count), AbortSignal.timeout(60_000));
+  const deliver = async (count = 2) => store.deliver(target, await spans(count), AbortSignal.timeout(60_000));
   const deleteIndex = () => {
     made = false;
   };
@@ -52,11 +52,13 @@ async function open(
 }
 
 function spans(count: number) {
-  return Array.from({ length: count }, (_, n) => {
-    const report = readReport(renderReport(n, { tags: { n: `${n}` } }));
+  const numbers = Array.from({ length: count }, (_, n) => n);
+  const build = async (n: number) => {
+    const report = await readReport(renderReport(n, { tags: { n: `${n}` } }));
     if (report === undefined) throw new Error("no report");
     return buildReportSpan("shop", `${n}`.padStart(32, "a"), report);
-  });
+  };
+  return Promise.all(numbers.map(build));
 }
 const items = (statuses: readonly number[], type = "document_parsing_exception") => ({
   items: statuses.map((status) => ({
@@ -215,7 +217,7 @@ describe("error report store", () => {
   test("refuses to write in another layout", async () => {
     const { store, target } = await open((response) => sendJson(response, items([])));
     const wrong = { ...target, layout: "ecs" };
-    await expect(store.deliver(wrong, spans(1), AbortSignal.timeout(60_000))).rejects.toMatchObject({
+    await expect(store.deliver(wrong, await spans(1), AbortSignal.timeout(60_000))).rejects.toMatchObject({
       failure: "rejected",
     });
   });

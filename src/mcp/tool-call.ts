@@ -27,7 +27,14 @@ import {
   parseOwnArguments,
   selectSite,
 } from "./tool-arguments.ts";
-import { decodeCursor, encodeCursor, fitRows, hashArguments, type Position } from "./tool-pages.ts";
+import {
+  decodeCursor,
+  encodeCursor,
+  type FittedRows,
+  fitRows,
+  hashArguments,
+  type Position,
+} from "./tool-pages.ts";
 import { findTool, isExplainTool, type PageOrder, type Tool, type ToolPlan } from "./tools.ts";
 import { createPlanCheck, createToolCheck, describeUnused, isUsedByExplain } from "./unused-arguments.ts";
 
@@ -97,7 +104,7 @@ async function runTool(tool: Tool, given: Args, session: ToolSession): Promise<T
   const position = findPosition(hashArguments(tool.name, omitPaging(asked)), own, session);
   if (tool.plan === undefined && tool.operations.length === 0)
     return addNote(
-      listConfigured(tool, own, position, session),
+      await listConfigured(tool, own, position, session),
       describeUnused(args, createToolCheck(tool, args)),
     );
   const site = selectSite(own, session.sites);
@@ -164,7 +171,7 @@ async function readIncidentPage(
   } as const;
   const answer = await session.complete(() => prepareIncidents(id, range, selection));
   const { incidents, total } = answer as IncidentPage;
-  const { shown, ...fitted } = fitPage(incidents.map(toIncidentRow), own);
+  const { shown, ...fitted } = await fitPage(incidents.map(toIncidentRow), own);
   const skip = offset + shown;
   const isLast = total === undefined ? incidents.length < limit && shown === incidents.length : skip >= total;
   const left = isLast ? 0 : total === undefined ? null : total - skip;
@@ -247,10 +254,15 @@ export function readAnswer(operation: string, request: Args, session: ToolSessio
   return session.complete(() => endpoint.prepare(request));
 }
 
-function listConfigured(tool: Tool, own: OwnArguments, position: Position, { sites }: ToolSession): ToolPage {
+async function listConfigured(
+  tool: Tool,
+  own: OwnArguments,
+  position: Position,
+  { sites }: ToolSession,
+): Promise<ToolPage> {
   const meant = tool.isAboutSite === true ? [selectSite(own, sites)] : sites;
   const rows = tool.list?.(meant) ?? [];
-  const page = cutPage(rows, own, position);
+  const page = await cutPage(rows, own, position);
   return tool.note === undefined ? page : { ...page, note: tool.note };
 }
 
@@ -266,7 +278,7 @@ async function readComputedPage(
   const { rows, fields } = tool.readAnswer?.(answer, own) ?? {
     rows: Array.isArray(answer) ? answer : [answer],
   };
-  const page = cutPage(rows, own, position);
+  const page = await cutPage(rows, own, position);
   return fields === undefined ? page : { ...page, fields };
 }
 
@@ -282,20 +294,20 @@ export async function cutComputedRows(
   return cutPage(await compute(position.now), own, position);
 }
 
-function cutPage(rows: readonly unknown[], own: OwnArguments, position: Position): ToolPage {
-  const { shown, ...fitted } = fitPage(rows.slice(position.skip), own);
+async function cutPage(rows: readonly unknown[], own: OwnArguments, position: Position): Promise<ToolPage> {
+  const { shown, ...fitted } = await fitPage(rows.slice(position.skip), own);
   const skip = position.skip + shown;
   const left = Math.max(0, rows.length - skip);
   return { ...fitted, left, cursor: left === 0 ? null : encodeCursor({ ...position, skip }) };
 }
 
 /** As many of the rows as a page holds. Of a page by its number it notes which of its rows the next number would pass over. */
-function fitPage(
+async function fitPage(
   rows: readonly unknown[],
   own: OwnArguments,
-): ReturnType<typeof fitRows> & Pick<ToolPage, "note"> {
+): Promise<FittedRows & Pick<ToolPage, "note">> {
   const { per_page = defaultPageSize, max_characters: maxChars = defaultCellChars, offset = 0 } = own;
-  const fitted = fitRows(rows, per_page, { maxChars, offset });
+  const fitted = await fitRows(rows, per_page, { maxChars, offset });
   const wanted = Math.min(per_page, rows.length);
   if (own.cursor !== undefined || fitted.shown >= wanted) return fitted;
   const note = `This page has no room for its rows ${fitted.shown + 1} to ${wanted}: only the cursor leads to them, the next page number does not. With a smaller per_page pages are whole.`;
@@ -315,7 +327,7 @@ async function readOwnPage(
   const pagination = { ...pages, per_page, ...(after !== null && { cursor: after }) };
   const answer = await readAnswer(operation, { ...request, pagination }, session);
   const rows = Array.isArray(answer) ? answer : [];
-  const { shown, ...fitted } = fitPage(rows.slice(skip), own);
+  const { shown, ...fitted } = await fitPage(rows.slice(skip), own);
   const done = skip + shown;
   const last: unknown = rows.at(-1);
   const isLast = rows.length < per_page;
@@ -390,7 +402,7 @@ async function explainCall(args: Args, session: ToolSession): Promise<ToolPage> 
   const answer = await session.complete(() => prepareExplanation(endpoint.prepare(request)));
   const check = createPlanCheck(tool, plan, endpoint, inner);
   const page = addNote(
-    cutPage([answer], own, { ...position, skip: 0 }),
+    await cutPage([answer], own, { ...position, skip: 0 }),
     describeUnused(args, isUsedByExplain),
   );
   return addNote(page, describeUnused(inner, check, "the explained call"));

@@ -2,6 +2,7 @@
 // row cut at a mark that tells where to go on, and an opaque cursor for the rows that are left.
 import { createHash } from "node:crypto";
 import * as z from "zod";
+import { createPause } from "../core/async/turns.ts";
 import { isJsonObject } from "../core/json/lossless-json.ts";
 import { tryParseJson } from "../core/json/parse-json.ts";
 import { createInvalidRequest } from "../operations/runtime/request-body.ts";
@@ -19,17 +20,23 @@ interface CellBounds {
 }
 
 /** Rows of a page, and how many of those at hand they are. */
-interface FittedRows {
+export interface FittedRows {
   readonly rows: readonly unknown[];
   readonly shown: number;
 }
 
-/** As many of the rows as fit, at least one. */
-export function fitRows(rows: readonly unknown[], most: number, bounds: CellBounds): FittedRows {
+/** As many of the rows as fit, at least one; in turns of the event loop, since a text may have a million characters. */
+export async function fitRows(
+  rows: readonly unknown[],
+  most: number,
+  bounds: CellBounds,
+): Promise<FittedRows> {
+  const pauseIfLong = createPause();
   const fitted: unknown[] = [];
   let chars = 0;
   for (const row of rows) {
     if (fitted.length === most) break;
+    await pauseIfLong();
     const { cut, length } = cutRow(row, bounds);
     if (fitted.length > 0 && chars + length > maxPageChars) break;
     fitted.push(cut);
@@ -46,25 +53,33 @@ interface CutRow {
 
 /** A row whose texts are cut. One that is still longer than a page is shown as its text, piece by piece. */
 function cutRow(row: unknown, bounds: CellBounds): CutRow {
-  const text = JSON.stringify(row);
-  // Most rows are so short that none of their texts can be too long.
-  if (text.length <= bounds.maxChars) return { cut: row, length: text.length };
+  const { text, charsOfLong } = printShortTexts(row, bounds.maxChars);
+  if (charsOfLong === 0 && text.length <= bounds.maxChars) return { cut: row, length: text.length };
   const cut =
-    measureCutRow(row, bounds.maxChars) <= maxPageChars
+    text.length + charsOfLong <= maxPageChars
       ? cutCells(row, bounds)
-      : { row_as_text: cutText(text, { ...bounds, maxChars: maxRowChars }) };
+      : { row_as_text: cutText(JSON.stringify(row), { ...bounds, maxChars: maxRowChars }) };
   return { cut, length: JSON.stringify(cut).length };
 }
 
-/** What a row takes at most, wherever the shown parts of its texts begin: so all parts are shown in one form. */
-function measureCutRow(row: unknown, maxChars: number): number {
-  let ofLong = 0;
+/**
+ * The JSON of a row without its long texts, and what these take at most, wherever the shown parts of them begin: so all parts
+ * are shown in one form.
+ */
+function printShortTexts(
+  row: unknown,
+  maxChars: number,
+): { readonly text: string; readonly charsOfLong: number } {
+  const maxShown = maxEscape * maxChars;
+  let charsOfLong = 0;
   const text = JSON.stringify(row, (_key, value: unknown) => {
     if (typeof value !== "string" || value.length <= maxChars) return value;
-    ofLong += Math.min(JSON.stringify(value).length, maxEscape * maxChars) + maxMarkChars;
+    // Most long texts are so long that their own escapes make no difference.
+    const chars = value.length < maxShown ? Math.min(JSON.stringify(value).length, maxShown) : maxShown;
+    charsOfLong += chars + maxMarkChars;
     return "";
   });
-  return text.length + ofLong;
+  return { text, charsOfLong };
 }
 
 /** The longest spelling of a character in JSON, and more than a mark takes. */

@@ -2,14 +2,15 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { fitRows, maxPageChars } from "#src/mcp/tool-pages.ts";
+import { countTurns } from "../support/event-loop-turns.ts";
 
 const mark = /^([\s\S]*)\[characters (\d+) to (\d+) of (\d+); (?:go on with offset (\d+)|this is its end)\]$/;
 
 /** The whole text, read piece by piece; `show` answers what is shown from an offset. */
-function readPieces(show: (offset: number) => string): string {
+async function readPieces(show: (offset: number) => Promise<string>): Promise<string> {
   let read = "";
   for (let offset = 0; ; ) {
-    const [, part, from, , , next] = mark.exec(show(offset)) ?? [];
+    const [, part, from, , , next] = mark.exec(await show(offset)) ?? [];
     expect(Number(from)).toBe(read.length);
     read += part;
     if (next === undefined) return read;
@@ -18,12 +19,12 @@ function readPieces(show: (offset: number) => string): string {
   }
 }
 
-test("a text that is cut is whole again from its pieces, and no character is split", () => {
-  fc.assert(
-    fc.property(fc.string({ unit: "binary", minLength: 120, maxLength: 600 }), (text) => {
+test("a text that is cut is whole again from its pieces, and no character is split", async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.string({ unit: "binary", minLength: 120, maxLength: 600 }), async (text) => {
       fc.pre(text.length > 100);
-      const read = readPieces((offset) => {
-        const [row] = fitRows([{ text }], 1, { maxChars: 100, offset }).rows;
+      const read = await readPieces(async (offset) => {
+        const [row] = (await fitRows([{ text }], 1, { maxChars: 100, offset })).rows;
         const { text: shown } = row as { readonly text: string };
         expect(shown.isWellFormed()).toBe(true);
         return shown;
@@ -33,10 +34,10 @@ test("a text that is cut is whole again from its pieces, and no character is spl
   );
 });
 
-test("a row that is longer than a page comes as its text, piece by piece", () => {
+test("a row that is longer than a page comes as its text, piece by piece", async () => {
   const row = { points: Array.from({ length: 5_000 }, (_, at) => ({ at, value: at / 3 })) };
-  const read = readPieces((offset) => {
-    const page = fitRows([row, row], 50, { maxChars: 2_000, offset });
+  const read = await readPieces(async (offset) => {
+    const page = await fitRows([row, row], 50, { maxChars: 2_000, offset });
     expect(page.shown).toBeGreaterThan(0);
     expect(JSON.stringify(page.rows).length).toBeLessThanOrEqual(maxPageChars);
     return (page.rows[0] as { readonly row_as_text: string }).row_as_text;
@@ -44,20 +45,20 @@ test("a row that is longer than a page comes as its text, piece by piece", () =>
   expect(JSON.parse(read)).toEqual(row);
 });
 
-test("numbers keep their spelling", () => {
+test("numbers keep their spelling", async () => {
   const row = JSON.parse('{"n":1}', (key, value) =>
     key === "n"
       ? (JSON as unknown as { rawJSON: (text: string) => unknown }).rawJSON("12345678901234567890.0")
       : value,
   );
-  expect(JSON.stringify(fitRows([row], 1, { maxChars: 100, offset: 0 }).rows)).toBe(
+  expect(JSON.stringify((await fitRows([row], 1, { maxChars: 100, offset: 0 })).rows)).toBe(
     '[{"n":12345678901234567890.0}]',
   );
 });
 
-test("texts are cut beside keys of any name", () => {
+test("texts are cut beside keys of any name", async () => {
   const row = { attributes: { rawJSON: "x".repeat(500), text: "y".repeat(500) } };
-  const [cut] = fitRows([row], 1, { maxChars: 100, offset: 0 }).rows;
+  const [cut] = (await fitRows([row], 1, { maxChars: 100, offset: 0 })).rows;
   expect(JSON.stringify(cut)).toBe(
     JSON.stringify({
       attributes: {
@@ -66,4 +67,9 @@ test("texts are cut beside keys of any name", () => {
       },
     }),
   );
+});
+
+test("rows with long texts are cut in turns of the event loop", async () => {
+  const rows = Array.from({ length: 50 }, (_, n) => ({ n, text: "x".repeat(10_000) }));
+  expect(await countTurns(() => fitRows(rows, 50, { maxChars: 100, offset: 0 }))).toBeGreaterThanOrEqual(50);
 });

@@ -22,6 +22,7 @@ import {
 import { clientOperations } from "#src/operations/index.ts";
 import type { Context, PreparedOperation } from "#src/operations/runtime/operation.ts";
 import { deriveIncidentNumber, encodeActionDigest } from "#src/tracing/spans/digest.ts";
+import { countTurns } from "../support/event-loop-turns.ts";
 import { sampleRuns } from "../support/law-runs.ts";
 import { base, createException } from "../tracing/span-builder.ts";
 import { ask, type Placed, request } from "./trace-harness.ts";
@@ -366,4 +367,18 @@ test("a deploy is in the range where its first request is", async () => {
   ]);
   expect(await of({ start: new Date(base + 100).toISOString() })).toEqual([["new", 2]]);
   expect(await of({ end: new Date(base + 100).toISOString() })).toEqual([["old", 1]]);
+});
+
+test("many incidents are made in turns of the event loop", async () => {
+  const spans = Array.from({ length: 400 }, (_, n) => {
+    const digits = (n + 1).toString(16);
+    const [trace_id, span_id] = [digits.padStart(32, "0"), digits.padStart(16, "0")];
+    return request({ trace_id, span_id, span_name: `GET /${n}`, events: [createException(5, `E${n}`)] });
+  });
+  const { run } = open(spans);
+  const count = (kind: Incident["kind"]) =>
+    countTurns(() => run(prepareIncidents("shop", {}, { ...all, kinds: [kind] })));
+  // Their rows alone take 15 and 10 turns for each.
+  expect(await count("error")).toBeGreaterThanOrEqual(16 * spans.length);
+  expect(await count("action")).toBeGreaterThanOrEqual(12 * spans.length);
 });

@@ -2,7 +2,7 @@
 // by number alone may be of any size.
 import { findLargest } from "../collections.ts";
 import { LimitReached, type LimitUse, Refused, TooMany } from "../errors.ts";
-import { visitInTurns } from "./turns.ts";
+import { itemsPerTurn, runSteps, type Steps, visitInTurns } from "./turns.ts";
 
 export interface HeldBytes {
   /**
@@ -106,12 +106,19 @@ const bytesPerValue = 24;
 
 /** Roughly what a value takes in memory. */
 export function measureHeld(value: unknown): number {
+  return runSteps(measureInSteps(value));
+}
+
+function* measureInSteps(value: unknown): Steps<number> {
   let bytes = 0;
+  let measured = 0;
   // Without recursion: documents may be nested deeply.
   const rest: unknown[] = [value];
   while (rest.length > 0) {
     const next = rest.pop();
     bytes += bytesPerValue;
+    measured += 1;
+    if (measured % itemsPerTurn === 0) yield;
     if (typeof next === "string") bytes += Buffer.byteLength(next);
     else if (typeof next === "object" && next !== null)
       for (const member of Object.values(next)) if (member !== undefined) rest.push(member);
@@ -125,5 +132,12 @@ export function holdEach(
   values: readonly unknown[],
   signal: AbortSignal,
 ): Promise<void> {
-  return visitInTurns(values, (value) => hold(measureHeld(value)), signal);
+  return visitInTurns(holdInSteps(hold, values), () => {}, signal);
+}
+
+function* holdInSteps(hold: HeldBytes["hold"], values: readonly unknown[]): Steps<void> {
+  for (const value of values) {
+    hold(yield* measureInSteps(value));
+    yield;
+  }
 }

@@ -1,5 +1,7 @@
 // Incidents, as existing clients of GraphQL ask for them: an error digest or an action of one site. They are read off the
 // listings of traces, newest first, so that a page costs about what it shows.
+
+import { sortInSteps, takeSteps, visitInTurns } from "../../core/async/turns.ts";
 import type { NonEmpty } from "../../core/collections.ts";
 import { Refused } from "../../core/errors.ts";
 import { compare, type ErrorOccurrence, type TraceSummary } from "../../core/rows.ts";
@@ -88,11 +90,10 @@ export async function listIncidents(query: IncidentQuery, context: Context): Pro
     ),
   );
   const all = found.flatMap(({ incidents }) => incidents);
-  const sorted = all.toSorted((a, b) =>
-    query.order === "last"
-      ? compare(b.listedAt, a.listedAt) || compare(a.digest, b.digest)
-      : compare(a.number, b.number) || compare(a.digest, b.digest),
-  );
+  const byOrder = (a: Incident, b: Incident) =>
+    (query.order === "last" ? compare(b.listedAt, a.listedAt) : compare(a.number, b.number)) ||
+    compare(a.digest, b.digest);
+  const sorted = await takeSteps(sortInSteps(all, byOrder), context.signal);
   const isComplete = found.every((part) => part.isComplete);
   return {
     range: query.range,
@@ -211,9 +212,12 @@ async function findErrors(
     { text: query.text, most: context.limits.rows },
     (found, newest, next) => found >= wanted && next < newest,
   );
-  const incidents = [...tallies].flatMap(([digest, tally]) =>
-    tally.listedAt === undefined ? [] : [toErrorIncident(site, digest, tally, tally.listedAt, isComplete)],
-  );
+  const incidents: Incident[] = [];
+  const add = ([digest, tally]: readonly [string, ErrorTally]) => {
+    const { listedAt } = tally;
+    if (listedAt !== undefined) incidents.push(toErrorIncident(site, digest, tally, listedAt, isComplete));
+  };
+  await visitInTurns(tallies, add, context.signal);
   return { incidents, isComplete };
 }
 
@@ -287,11 +291,12 @@ async function findActionIncidents(
   const scope = { sources: [traces.source] as const, range, budget };
   const needle = text.toLowerCase();
   const stats = await traces.store.actions({ ...scope, namespaces, revision, action }, context.signal);
-  const byKey = new Map(
-    stats
-      .filter((row) => row.action.toLowerCase().includes(needle) || encodeActionDigest(row) === text)
-      .map((row) => [formatActionKey(row), row]),
-  );
+  const byKey = new Map<string, (typeof stats)[number]>();
+  const addNamed = (row: (typeof stats)[number]) => {
+    const isNamed = row.action.toLowerCase().includes(needle) || encodeActionDigest(row) === text;
+    if (isNamed) byKey.set(formatActionKey(row), row);
+  };
+  await visitInTurns(stats, addNamed, context.signal);
   const { rows: rowLimit } = context.limits;
   if (byKey.size > rowLimit) throw createTooManyIncidents(rowLimit, byKey.size);
   const enough = Math.min(wanted, byKey.size);
@@ -328,10 +333,12 @@ async function findActionIncidents(
       await readNewest({ filter: { ...filter, digests }, expectedRows: 1 }, () => newest.has(key));
     }
   }
-  const incidents = [...newest].flatMap(([key, row]) => {
+  const incidents: Incident[] = [];
+  const add = ([key, row]: readonly [string, TraceSummary]) => {
     const figures = byKey.get(key);
-    return figures === undefined ? [] : [toActionIncident(site, row, figures)];
-  });
+    if (figures !== undefined) incidents.push(toActionIncident(site, row, figures));
+  };
+  await visitInTurns(newest, add, context.signal);
   return { incidents, isComplete: newest.size === byKey.size };
 }
 

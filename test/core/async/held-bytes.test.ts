@@ -8,6 +8,7 @@ import {
   measureHeld,
   measureHeldUse,
 } from "#src/core/async/held-bytes.ts";
+import { countTurns } from "../../support/event-loop-turns.ts";
 
 test("parts count for one request until they are released", () => {
   const held = createHeldBytes(100);
@@ -87,4 +88,13 @@ test("counts many values in turns of the event loop", async () => {
   await expect(holdEach(createHeldBytes(1), values, new AbortController().signal)).rejects.toThrowError(
     "more than 1 bytes",
   );
+});
+
+test("one value of many members is counted in turns, as what it is without", async () => {
+  const members = Array.from({ length: 50_000 }, (_, n) => ({ n }));
+  const bytes = measureHeld(members);
+  const { signal } = new AbortController();
+  const turns = await countTurns(() => holdEach(createHeldBytes(bytes), [members], signal));
+  expect(turns).toBeGreaterThanOrEqual(50);
+  await expect(holdEach(createHeldBytes(bytes - 1), [members], signal)).rejects.toThrowError("more than");
 });

@@ -1,5 +1,6 @@
 // The events of a live tail for those who send them in another form than `sse.ts` prints: read back from the text, which
 // is printed once for all tails that follow the same lines.
+import { waitForTurn } from "../core/async/turns.ts";
 import { tryParseJson } from "../core/json/parse-json.ts";
 import type { StreamedBody } from "../http/body.ts";
 import { rowsPerChunk } from "../operations/runtime/operation.ts";
@@ -7,7 +8,8 @@ import type { TailEvent, TailFailure } from "../operations/runtime/session.ts";
 
 /**
  * The events of a body, at most `rowsPerChunk` lines in each. `notePosition` is told each id before the event that has it,
- * and the first one before this resolves. Reading rejects when the tail breaks off. `return` ends the tail at once, also
+ * and the first one before this resolves. Each event has a turn of the event loop for whoever takes it: the same lines come to
+ * all tails at the same moment. Reading rejects when the tail breaks off. `return` ends the tail at once, also
  * while an event is waited for.
  */
 export async function readTailEvents(
@@ -24,6 +26,7 @@ export async function readTailEvents(
     async next() {
       for (;;) {
         while (blocks.length > 0) {
+          await waitForTurn();
           const event = takeEvent();
           if (event !== undefined) return { done: false, value: event };
         }

@@ -13,6 +13,7 @@ import {
   type TailEnd,
 } from "#src/tail/sse.ts";
 import { readTailEvents } from "#src/tail/tail-events.ts";
+import { countTurns } from "../support/event-loop-turns.ts";
 import { base } from "./harness.ts";
 
 const { signal } = new AbortController();
@@ -49,6 +50,10 @@ describe("events of a tail", () => {
     expect(ids.flat()).toEqual(makeLines(250).map(({ id }) => id));
     expect(opening).toEqual(["a"]);
     expect([...new Set(positions)]).toEqual(["a", "b", "c"]);
+  });
+
+  test("have turns of the event loop of their own", async () => {
+    expect(await countTurns(() => read([printLines(makeLines(1_000), "a")]))).toBeGreaterThanOrEqual(10);
   });
 
   const refused = new Refused("not_supported_by_backend", "no", { backend: "elk", feature: "x" });

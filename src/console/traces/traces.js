@@ -251,7 +251,7 @@ async function showTraces(view, asked, signal, place) {
           change({ query: "", namespace: "", action: "", min: 0, digest: "", below: 0 }),
         ),
       ),
-    failed: query.explain,
+    failed: (/** @type {unknown} */ error) => query.explain(error, now.query),
   });
   replaceChildren(foot, feed.root);
   await feed.shown;

@@ -48,7 +48,7 @@ export function createSites(
 interface Watched {
   readonly telemetry: Telemetry;
   readonly logged: () => string;
-  /** The value of a counter or gauge by its full name with labels; 0 where it was never touched. */
+  /** The value of a counter or gauge by its full name with labels; 0 where it was never touched. @throws there is no such metric */
   readonly metric: (name: string) => Promise<number>;
 }
 
@@ -65,6 +65,7 @@ export function createWatchedTelemetry(): Watched {
     logged: () => log,
     metric: async (name) => {
       const { text } = await telemetry.metrics();
+      if (!text.includes(`# TYPE ${name.replace(/\{.*/s, "")} `)) throw new Error(`no metric ${name}`);
       const line = text.split("\n").find((candidate) => candidate.startsWith(`${name} `));
       return line === undefined ? 0 : Number(line.slice(name.length + 1));
     },

@@ -1,5 +1,6 @@
 // What is seen of a model cluster at a moment, as the Kubernetes store in memory takes it.
 import type { Observation } from "#resolvers/memory/stores/kubernetes-store.ts";
+import { requireAt, requireLast } from "#src/core/collections.ts";
 import {
   expectNodes,
   expectOverview,
@@ -37,9 +38,9 @@ function sumCarried(node: ModelNode, figure: Carried, time: number): number {
   while (sums.length <= wanted) {
     const last = node.from + (sums.length - 1) * observed.every;
     const more = grown((at) => measureNode(node, at)[figure], observed, last, last + observed.every);
-    sums.push((sums.at(-1) ?? 0) + more);
+    sums.push(requireLast(sums) + more);
   }
-  return sums[wanted] ?? 0;
+  return requireAt(sums, wanted);
 }
 
 function observeAnew(cluster: ModelCluster, time: number): Observation {
@@ -56,7 +57,7 @@ function observeAnew(cluster: ModelCluster, time: number): Observation {
       };
     }),
     pods: expectPods(cluster, now, observed).map(({ timestamp: _, state: __, ...row }, position) => {
-      const { pod_uuid = "", labels = {}, owner_references = [] } = overview[position] ?? {};
+      const { pod_uuid = "", labels = {}, owner_references = [] } = requireAt(overview, position);
       const pod = cluster.pods.find(({ uid }) => uid === pod_uuid);
       const { started = Infinity, finished = Infinity, hostNetwork } = pod ?? {};
       const measured = pod !== undefined && !hostNetwork && started <= time && time < finished;

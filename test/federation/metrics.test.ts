@@ -3,7 +3,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemoryMetrics, type MemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
-import { requireFirst } from "#src/core/collections.ts";
+import { requireFirst, zip } from "#src/core/collections.ts";
 import { BackendError, Refused } from "#src/core/errors.ts";
 import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
 import type { MetricStore, SeriesQuery } from "#src/store/metrics.ts";
@@ -62,9 +62,8 @@ describe("series split over several stores", () => {
         const query = { ...buildQuery("gauge", { of: "samples", combine }), tags };
         const [found, expected] = [await split.series(query, signal), await whole.series(query, signal)];
         expect(found.map((one) => one.tags)).toEqual(expected.map((one) => one.tags));
-        for (const [at, { values }] of expected.entries())
-          for (const [bucket, wanted] of values.entries()) {
-            const got = found[at]?.values[bucket] ?? 0;
+        for (const [{ values: own }, { values }] of zip(found, expected))
+          for (const [got, wanted] of zip([...own], [...values])) {
             const isClose = Object.is(got, wanted) || Math.abs(got - wanted) < 1e297;
             expect(isClose, `${combine}: ${got} is not ${wanted}`).toBe(true);
           }

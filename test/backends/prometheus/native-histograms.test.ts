@@ -2,6 +2,7 @@
 // expected values are computed from the observations of each scrape.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import { requireKey } from "#src/core/collections.ts";
 import type { Measure } from "#src/core/rows.ts";
 import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
 import type { Backend } from "#src/store/backend.ts";
@@ -245,7 +246,7 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
         const own = all.filter((one) => host === "" || one.host === host);
         return own.length === 0
           ? Number.NaN
-          : (expectedOf.get(measure)?.(own.flatMap((one) => one.observed)) ?? 0);
+          : requireKey(expectedOf, measure)(own.flatMap((one) => one.observed));
       });
       return { tags: host === "" ? {} : { host }, values };
     });

@@ -215,7 +215,7 @@ describe("listSummaries in windows", () => {
       async (seed, candidates, order, filter, position, limit, isPart) => {
         const spans = stretchTraces(seed);
         const beyond = position === undefined ? undefined : fromMillis(midnight + position);
-        const budget = candidates === "errors" ? createBudgetLimit(limit) : createBudget(1_000_000);
+        const budget = candidates === "errors" ? createUnenforcedBudget(limit) : createBudget(1_000_000);
         const query = {
           candidates,
           filter,
@@ -243,7 +243,7 @@ describe("listSummaries in windows", () => {
         // The first window has a span.
         const to = spans[last % spans.length]?.end ?? later.to;
         const query = { candidates, by, filter, order: "desc", range: { from: range.from, to } } as const;
-        const found = await listRows(spans, query, createBudgetLimit(limit), createWindowReader(spans));
+        const found = await listRows(spans, query, createUnenforcedBudget(limit), createWindowReader(spans));
         expect(found).toEqual(await listPlainly(spans, query));
       },
     );
@@ -370,6 +370,6 @@ describe("listSummaries in windows", () => {
 });
 
 /** A budget with a small limit that is never enforced. */
-function createBudgetLimit(limit: number): Budget {
+function createUnenforcedBudget(limit: number): Budget {
   return { limit, spend: () => {} };
 }

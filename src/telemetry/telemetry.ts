@@ -8,6 +8,7 @@ import { version } from "../core/version.ts";
 import type { LogEvent } from "../store/backend.ts";
 import { beginAtZero } from "./counters.ts";
 import { createIntakeTelemetry, type IntakeTelemetry } from "./intake-telemetry.ts";
+import { createKeptTelemetry, type KeptTelemetry } from "./kept-telemetry.ts";
 import type { OwnSpan } from "./tracer.ts";
 
 /** One finished request, as it is logged and counted. */
@@ -50,11 +51,8 @@ export interface Telemetry {
   /** Counts one finished request to a source. */
   readonly recordRequest: (backend: string, outcome: string, duration: Millis) => void;
   readonly recordCacheLookup: (cache: string, hit: boolean) => void;
-  /** Reports how many bytes of memory kept figures of a backend's spans take. */
-  readonly recordRollupBytes: (backend: string, bytes: number) => void;
-  readonly recordMetricCacheBytes: (backend: string, bytes: number) => void;
-  /** Reports one step in which figures of a site were made or proved, and what is kept after it. */
-  readonly recordRolled: (step: RolledStep) => void;
+  /** For one configuration. */
+  readonly openKept: () => KeptTelemetry;
   /** Sets the time of the newest row of a source; undefined where it is not known any more. */
   readonly recordNewest: (source: SourceLabels, newest: Instant | undefined) => void;
   /** Counts a request that a limit has ended or refused. */
@@ -77,20 +75,6 @@ export interface SourceLabels {
   readonly part: string;
   /** The id of a source of log lines; empty for other parts. */
   readonly source: string;
-}
-
-export interface RolledStep {
-  readonly backend: string;
-  readonly site: string;
-  /** Such as `site_edges`. */
-  readonly kind: string;
-  readonly took: Millis;
-  /** Documents that were read. */
-  readonly documents: number;
-  readonly segments: number;
-  readonly bytes: number;
-  /** How far back all segments are there. */
-  readonly reach: Millis;
 }
 
 export interface TelemetryOptions {
@@ -122,7 +106,7 @@ export function createTelemetry({ write, level = "info", process: own }: Telemet
     ...createAnswerTelemetry(registers),
     ...createLimitTelemetry(registers),
     ...createSpanTelemetry(registers),
-    recordRolled: createRollerTelemetry(registers),
+    openKept: createKeptTelemetry(registers),
     recordNewest: createNewestGauge(registers),
     intake: createIntakeTelemetry(registers),
     metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
@@ -241,10 +225,10 @@ function endRequestSpan(request: FinishedRequest): void {
   span?.end(route === undefined ? method : `${method} ${route}`, attributes, failed);
 }
 
-/** Requests to sources, and what saves them: caches and kept figures. */
+/** Requests to sources, and the caches that save them. */
 function createBackendTelemetry(
   registers: Registry[],
-): Pick<Telemetry, "recordRequest" | "recordCacheLookup" | "recordRollupBytes" | "recordMetricCacheBytes"> {
+): Pick<Telemetry, "recordRequest" | "recordCacheLookup"> {
   const requests = new Counter({
     name: "readout_backend_requests_total",
     help: "Requests to each source, by outcome: ok or how it failed",
@@ -264,26 +248,12 @@ function createBackendTelemetry(
     labelNames: ["cache", "result"],
     registers,
   });
-  const rollups = new Gauge({
-    name: "readout_rollup_bytes",
-    help: "Memory that kept figures of spans take, estimated, by backend",
-    labelNames: ["backend"],
-    registers,
-  });
-  const metricValues = new Gauge({
-    name: "readout_metric_cache_bytes",
-    help: "Memory that kept values of metrics take, estimated, by backend",
-    labelNames: ["backend"],
-    registers,
-  });
   return {
     recordRequest: (backend, outcome, duration) => {
       requests.inc({ backend, outcome });
       durations.observe({ backend }, duration / 1_000);
     },
     recordCacheLookup: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
-    recordRollupBytes: (backend, bytes) => rollups.set({ backend }, bytes),
-    recordMetricCacheBytes: (backend, bytes) => metricValues.set({ backend }, bytes),
   };
 }
 
@@ -357,33 +327,6 @@ function createLimitTelemetry(registers: Registry[]): Pick<Telemetry, "recordLim
   return {
     recordLimit: (limit) => limited.inc({ limit }),
     addLimitReader: (read) => readers.push(read),
-  };
-}
-
-function createRollerTelemetry(registers: Registry[]): Telemetry["recordRolled"] {
-  const labelNames = ["backend", "site", "kind"] as const;
-  const settings = (name: string, help: string) => ({
-    name: `readout_rolled_${name}`,
-    help,
-    labelNames,
-    registers,
-  });
-  const seconds = new Counter(
-    settings("seconds_total", "Time in which figures of spans were made for an index"),
-  );
-  const read = new Counter(settings("documents_total", "Documents that were read for that"));
-  const segments = new Gauge(
-    settings("segments", "Segments whose figures the index keeps, as this instance last saw it"),
-  );
-  const bytes = new Gauge(settings("bytes", "Bytes of their documents"));
-  const reaches = new Gauge(settings("reach_seconds", "How far back the figures reach without a gap"));
-  return ({ backend, site, kind, took, documents, ...kept }) => {
-    const labels = { backend, site, kind };
-    seconds.inc(labels, took / 1_000);
-    read.inc(labels, documents);
-    segments.set(labels, kept.segments);
-    bytes.set(labels, kept.bytes);
-    reaches.set(labels, kept.reach / 1_000);
   };
 }
 

@@ -39,13 +39,14 @@ const labels = '{backend="es",site="shop",kind="site_edges"}';
 
 test("the figures of a kind are those of all its groups", async () => {
   const telemetry = createTelemetry({ write: () => undefined });
+  const kept = telemetry.openKept();
   const addUp = createMeasureSums();
   for (const measure of [
     createMeasure("alone", createSegments(3, 100, 60n)),
     createMeasure("with payments", createSegments(2, 50, 30n)),
     createMeasure("alone", createSegments(3, 90, 90n), createSegments(1, 30, 90n)),
   ])
-    telemetry.recordRolled(addUp(measure, now));
+    kept.recordRolled(addUp(measure, now));
   expect(await listMetrics(telemetry)).toEqual([
     `readout_rolled_seconds_total${labels} 1.5`,
     `readout_rolled_documents_total${labels} 30`,
@@ -63,13 +64,35 @@ test("a group without segments reaches nowhere", () => {
 
 test("a new configuration forgets groups that it does not have", async () => {
   const telemetry = createTelemetry({ write: () => undefined });
-  telemetry.recordRolled(
-    createMeasureSums()(createMeasure("with payments", createSegments(2, 50, 30n)), now),
-  );
-  telemetry.recordRolled(createMeasureSums()(createMeasure("alone", createSegments(3, 100, 60n)), now));
+  const old = telemetry.openKept();
+  old.recordRolled(createMeasureSums()(createMeasure("with payments", createSegments(2, 50, 30n)), now));
+  telemetry
+    .openKept()
+    .recordRolled(createMeasureSums()(createMeasure("alone", createSegments(3, 100, 60n)), now));
+  old.close();
   expect((await listMetrics(telemetry)).slice(2)).toEqual([
     `readout_rolled_segments${labels} 3`,
     `readout_rolled_bytes${labels} 100`,
     `readout_rolled_reach_seconds${labels} 60`,
+  ]);
+});
+
+test("what a configuration keeps is gone when it is closed", async () => {
+  const telemetry = createTelemetry({ write: () => undefined });
+  const old = telemetry.openKept();
+  old.recordRolled(createMeasureSums()(createMeasure("alone", createSegments(3, 100, 60n)), now));
+  for (const backend of ["stays", "goes"]) {
+    old.recordRollupBytes(backend, 1);
+    old.recordMetricCacheBytes(backend, 1);
+  }
+  const next = telemetry.openKept();
+  next.recordRollupBytes("stays", 2);
+  old.close();
+  const { text } = await telemetry.metrics();
+  const kept = text.split("\n").filter((line) => /^readout_(?:rolled|rollup|metric_cache)_/.test(line));
+  expect(kept).toEqual([
+    'readout_rollup_bytes{backend="stays"} 2',
+    `readout_rolled_seconds_total${labels} 0.5`,
+    `readout_rolled_documents_total${labels} 10`,
   ]);
 });

@@ -74,6 +74,22 @@ describe.concurrent("readout serve", () => {
   });
 });
 
+/** A kind that reports what it keeps as soon as it is opened. */
+const keepingKind = `
+const create = (name, settings, io) => {
+  io.recordRollupBytes(name, 7);
+  return {
+    name,
+    kind: "keeping",
+    stores: {},
+    inspections: {},
+    probe: async () => ({ product: "none", version: "1" }),
+    close: async () => {},
+  };
+};
+export default () => ({ parseConfig: () => ({}), create });
+`;
+
 describe.concurrent("readout serve: reload", () => {
   const two = (token: string, listen = "127.0.0.1:0"): string =>
     site(dead, "{ index: logs }").replace(hashToken("t"), hashToken(token)).replace("127.0.0.1:0", listen);
@@ -148,6 +164,22 @@ describe.concurrent("readout serve: reload", () => {
     await reloaded;
     expect(await readVisual()).toBe(404);
     expect(await askByHash()).toEqual({ data: { __typename: "Query" } });
+    child.kill("SIGTERM");
+    expect(await ended).toBe(0);
+  });
+
+  test("forgets what a backend kept that the file has no longer", async ({ expect }) => {
+    await writeFile(join(folder.folder, "keeping.mjs"), keepingKind);
+    const backend = "  two: { kind: ./keeping.mjs }\n";
+    const text = two("t").replace("backends:\n", `backends:\n${backend}`);
+    const file = await configure(text);
+    const { child, ended, listening } = startReadout("serve", "--config", file);
+    const address = await listening;
+    const readMetrics = async () => (await fetch(`${address}/metrics`)).text();
+    expect(await readMetrics()).toContain('readout_rollup_bytes{backend="two"} 7');
+    await writeFile(file, text.replace(backend, ""));
+    child.kill("SIGHUP");
+    await expect.poll(readMetrics).not.toContain('backend="two"} 7');
     child.kill("SIGTERM");
     expect(await ended).toBe(0);
   });

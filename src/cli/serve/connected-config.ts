@@ -9,6 +9,7 @@ import { BackendError, ConfigError } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
 import type { Backend, IO } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
+import type { KeptTelemetry } from "../../telemetry/kept-telemetry.ts";
 import { redactCredentials, type Telemetry } from "../../telemetry/telemetry.ts";
 import { createRollupAnalytics } from "../../tracing/figures/rollup-analytics.ts";
 import { openKeptFigures } from "../../tracing/rollup-store/kept-figures.ts";
@@ -32,6 +33,7 @@ export interface ConnectedConfig {
   readonly sitesByBackend: ReadonlyMap<string, readonly NamedSite[]>;
   /** Where figures of spans are kept. */
   readonly rollupStore: RollupStore | undefined;
+  readonly keptTelemetry: KeptTelemetry;
   /** The state of each backend, for `/readyz`. */
   readonly states: Map<string, string>;
   /** The names of backends whose sources have been inspected. */
@@ -63,7 +65,14 @@ export function* connectConfig(
   telemetry: Telemetry,
 ): Steps<ConnectedConfig> {
   let rollupStore: RollupStore | undefined;
-  const io = createIO(config, shell, file, telemetry, config.rollups && (() => rollupStore));
+  const keptTelemetry = telemetry.openKept();
+  const io = createIO(
+    config,
+    shell,
+    file,
+    { ...telemetry, ...keptTelemetry },
+    config.rollups && (() => rollupStore),
+  );
   const backends = yield* connectBackends(config, shell, file, io);
   rollupStore = openRollupStore(config, backends);
   if (config.rollups !== undefined && rollupStore === undefined) {
@@ -83,6 +92,7 @@ export function* connectConfig(
     sites,
     sitesByBackend: groupSitesByBackend(config.sites),
     rollupStore,
+    keptTelemetry,
     states,
     inspected: new Set(),
     untried,
@@ -97,7 +107,7 @@ function createIO(
   config: Config,
   shell: Shell,
   file: string,
-  telemetry: Telemetry,
+  telemetry: Telemetry & KeptTelemetry,
   findRollupStore: IO["findRollupStore"],
 ): IO {
   return {

@@ -1,6 +1,6 @@
 // Adds up what the rollers report, by backend, site and kind, for the metrics.
 import { type Instant, toMillis } from "../../core/time.ts";
-import type { RolledStep } from "../../telemetry/telemetry.ts";
+import type { RolledStep } from "../../telemetry/kept-telemetry.ts";
 import { findReach } from "../../tracing/rollup-store/manifest.ts";
 import type { RolledMeasure } from "../../tracing/rollup-store/roller.ts";
 

@@ -12,6 +12,7 @@ import { selectPartners } from "../../operations/traces/analytics.ts";
 import type { Backend } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import type { SpanReader, SpanSources } from "../../store/spans.ts";
+import type { KeptTelemetry } from "../../telemetry/kept-telemetry.ts";
 import type { Telemetry } from "../../telemetry/telemetry.ts";
 import {
   createPartnerTargets,
@@ -21,6 +22,8 @@ import {
 import type { RollTarget } from "../../tracing/rollup-store/roll-target.ts";
 import { type RolledMeasure, type RollerSettings, runRoller } from "../../tracing/rollup-store/roller.ts";
 import { createMeasureSums } from "./rolled-measures.ts";
+
+type RollerTelemetry = Pick<Telemetry, "log"> & Pick<KeptTelemetry, "recordRolled">;
 
 /** The store that the configuration names, where its backend can hold one. */
 export function openRollupStore(
@@ -34,7 +37,7 @@ export function openRollupStore(
 export async function runRollers(
   { config, sites }: { readonly config: Config; readonly sites: Sites },
   store: RollupStore | undefined,
-  telemetry: Pick<Telemetry, "log" | "recordRolled">,
+  telemetry: RollerTelemetry,
   now: () => Instant,
   signal: AbortSignal,
 ): Promise<void> {
@@ -55,7 +58,7 @@ export function listRollers(
     now,
   }: {
     readonly store: RollupStore;
-    readonly telemetry: Pick<Telemetry, "log" | "recordRolled">;
+    readonly telemetry: RollerTelemetry;
     readonly now: () => Instant;
   },
 ): readonly RollerSettings[] {

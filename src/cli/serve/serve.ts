@@ -287,7 +287,9 @@ function startFreshness({ telemetry, unfinished, signal }: RunningServer, connec
 function startRollers(running: RunningServer, connected: ConnectedConfig): void {
   const { shell, telemetry, unfinished, signal } = running;
   const until = AbortSignal.any([signal, connected.replaced.signal]);
-  connected.rollers = runRollers(connected, connected.rollupStore, telemetry, () => shell.now(), until);
+  const { rollupStore, keptTelemetry } = connected;
+  const told = { log: telemetry.log, recordRolled: keptTelemetry.recordRolled };
+  connected.rollers = runRollers(connected, rollupStore, told, () => shell.now(), until);
   unfinished.push(connected.rollers);
 }
 
@@ -369,7 +371,11 @@ function replaceConfig(running: RunningServer, next: ConnectedConfig): void {
   // An intake that is no longer in the file runs until the restart, but must not keep the old backends.
   const intake = next.config.intake ?? first.intake;
   const over = [server.reload(served), intake && errorIntake?.replace(intake, served.sites), old.rollers];
-  unfinished.push(Promise.all(over).then(() => closeAll(old.backends)));
+  const closeOld = async () => {
+    await closeAll(old.backends);
+    old.keptTelemetry.close();
+  };
+  unfinished.push(Promise.all(over).then(closeOld));
 }
 
 /** Ends everything, at once after a failure. Returns the exit code. */

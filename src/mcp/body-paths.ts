@@ -19,10 +19,10 @@ interface BodyPaths {
 }
 
 /** The paths of these JSON texts, as queries spell them; those that are met first where they are too many. */
-export async function listBodyPaths(bodies: readonly string[]): Promise<BodyPaths> {
+export async function listBodyPaths(bodies: readonly string[], signal?: AbortSignal): Promise<BodyPaths> {
   const found = new Set<string>();
   let isBounded = false;
-  const pause = createPause();
+  const pause = createPause(signal);
   for (const body of bodies) {
     for (const path of walkPaths(await parseBody(body), undefined, 0)) {
       const paused = pause();

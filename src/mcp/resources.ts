@@ -94,7 +94,8 @@ async function readLogFields(
   const page = await cutComputedRows(uri, paging, session, async (to) => {
     const lines = (await readAnswer("logs.lines", { ...selection, to }, session)) as readonly LineRow[];
     // A page of lines is longer to end between two milliseconds.
-    const found = await listBodyPaths(lines.slice(0, newestLines).map(({ json }) => String(json)));
+    const bodies = lines.slice(0, newestLines).map(({ json }) => String(json));
+    const found = await listBodyPaths(bodies, session.signal);
     note = found.note;
     return found.paths;
   });

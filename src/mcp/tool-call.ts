@@ -44,6 +44,8 @@ export interface ToolSession {
   readonly endpoints: readonly Endpoint[];
   readonly limits: Limits;
   readonly now: () => Instant;
+  /** Of the request: aborted when nobody waits for its answer any more. */
+  readonly signal: AbortSignal;
   /** The whole answer of an operation, as REST would give it. Throws what REST would refuse it with. */
   readonly complete: (prepare: () => PreparedOperation) => Promise<unknown>;
   /** Logs what is no client's fault. */

@@ -101,7 +101,7 @@ function createToolSession(
   { id }: Exchange,
   principal: Principal,
   log: RequestLog,
-  { signal: gone, held }: RequestLifetime,
+  { signal, held }: RequestLifetime,
 ) {
   const executor = auditOperations(generation, id, log);
   const limits = narrowLimits(generation.limits, principal.limits);
@@ -110,13 +110,14 @@ function createToolSession(
     endpoints: operations,
     limits,
     now: generation.now,
+    signal,
     complete: (prepare: Parameters<typeof executor.complete>[0]) =>
       executor.complete(
         prepare,
         principal,
         { limit: limits.rows, left: limits.rows, held },
         { waits: "briefly" },
-        gone,
+        signal,
       ),
     reportFailure: (tool: string, err: unknown) => {
       if (!isClientFault(err))

@@ -53,3 +53,12 @@ test("others get their turn while many paths are listed", async () => {
   const turns = await countTurns(() => listBodyPaths(Array.from({ length: 10 }, () => body)));
   expect(turns).toBeGreaterThan(2);
 });
+
+test("no paths are listed any more once the request is aborted", async () => {
+  const body = JSON.stringify(Object.fromEntries(Array.from({ length: 50 }, (_, n) => [`k${n}`, n])));
+  const abort = new AbortController();
+  const bodies = Array.from({ length: 1_000 }, () => body);
+  const found = listBodyPaths(bodies, abort.signal);
+  abort.abort();
+  await expect(found).rejects.toBe(abort.signal.reason);
+});

@@ -16,7 +16,7 @@ import { readKinds, type SurveyContext, unrecognised } from "./pattern-contents.
 import { listCopies, listIndices } from "./search/index-listing.ts";
 import { formatNames } from "./search/search.ts";
 
-/** Patterns are inspected one after another, since a mapping may have megabytes. */
+/** Patterns are inspected one after another, since a mapping may have megabytes. Those that are requested all are. */
 const maxPatterns = 100;
 
 /** Proposes sources for the requested patterns, or without any for all indices. @throws {BackendError} */
@@ -29,11 +29,12 @@ export async function surveyIndices(
   const listed = await listNames(requested, context, notes);
   const patterns =
     requested.length > 0 ? dividePatterns(requested, listed, notes) : await gatherPatterns(listed, context);
-  for (const { index } of patterns.slice(maxPatterns))
-    notes.push(`${index}: not inspected; name it with --index`);
+  const most = context.isRequested ? patterns.length : maxPatterns;
+  for (const { index } of patterns.slice(most))
+    notes.push(`${index}: not among the first ${maxPatterns} patterns; name it with --index`);
   const logs: FoundSource[] = [];
   const traces: FoundTraces[] = [];
-  for (const pattern of patterns.slice(0, maxPatterns)) {
+  for (const pattern of patterns.slice(0, most)) {
     const found = await classifyPattern(pattern, listed, context);
     notes.push(...found.notes);
     logs.push(...found.logs);

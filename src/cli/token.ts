@@ -1,6 +1,7 @@
 // `readout token new`: prints a new token, once. The configuration gets only its hash.
 import { parseArgs } from "node:util";
 import { generateToken, hashToken } from "../access/auth.ts";
+import { configuredName } from "../config/validation.ts";
 import { printText } from "../config/yaml/print-yaml.ts";
 import { toErrorMessage } from "../core/errors.ts";
 import { type Scope, scopes } from "../core/scopes.ts";
@@ -66,6 +67,8 @@ function readArguments([verb, ...args]: readonly string[], shell: Shell): TokenA
     const { user = "", site: sites = [], scope: wanted = [], expires } = values;
     if (user.trim() === "") return "token new: --user is missing";
     if (sites.length === 0 || sites.includes("")) return "token new: --site is missing";
+    const misnamed = sites.find((site) => !configuredName.safeParse(site).success);
+    if (misnamed !== undefined) return `token new: --site "${misnamed}" can be the name of no site`;
     if (sites.includes("*") && sites.length > 1)
       return 'token new: --site "*" is all sites: give no other site';
     const unknown = wanted.find((name) => !scopes.some((scope) => scope === name));

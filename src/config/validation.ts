@@ -86,9 +86,13 @@ export const grantedSites = z.union(
   { error: ({ input }) => (input == null ? undefined : 'expected a list of sites, or "*" for all') },
 );
 
-/** A map whose keys are names: they appear in paths of the API, in messages and in queries. */
-export const namedRecord = <Value extends z.ZodType>(value: Value) =>
-  z.record(z.string().regex(/^[^\s/$,{}"\\]+$/, 'a name holds no space and none of / $ , { } " \\'), value);
+/** The name of a site or a backend: it appears in paths of the API, in messages and in queries. */
+export const configuredName = z
+  .string()
+  .regex(/^[^\s/$,{}"\\]+$/, 'a name holds no space and none of / $ , { } " \\');
+
+/** A map whose keys are such names. */
+export const namedRecord = <Value extends z.ZodType>(value: Value) => z.record(configuredName, value);
 
 /** A value that is parsed by one of several schemas, which its form decides. Its issues are those of that schema alone. */
 export function chooseSchema<T extends z.ZodType>(choose: (value: unknown) => T) {

@@ -42,7 +42,7 @@ export async function openVisualDirectory(options: VisualDirectoryOptions): Prom
     folder,
     log,
     interval,
-    isRead: (name) => /\.ya?ml$/.test(name),
+    isRead: (name) => /\.ya?ml$/i.test(name),
     parse: (text, file) => readVisual(text, file, check),
     change: (contents) => {
       visuals = selectDistinct(contents, log);

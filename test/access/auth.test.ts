@@ -141,6 +141,7 @@ test.each([
   [["old"], 'unknown command "old"'],
   [["new", "--site", "shop"], "--user is missing"],
   [["new", "--user", "ana"], "--site is missing"],
+  [["new", "--user", "ana", "--site", "a", "--site", "s p"], '--site "s p" can be the name of no site'],
   [["new", "--user", "ana", "--site", "*", "--site", "shop"], "give no other site"],
   [["new", "--user", "ana", "--site", "shop", "--expires", "2027-02-30T00:00:00Z"], "not an ISO 8601 time"],
   [["new", "--user", "ana", "--site", "shop", "--expires", "2026-06-01T00:00:00Z"], "in the past"],

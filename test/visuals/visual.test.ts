@@ -177,7 +177,7 @@ describe("visual directory", () => {
     await expect.poll(() => find(id)?.title).toBe("CPU");
     write("cpu.yaml", good.replace("CPU", "Processor time"));
     await expect.poll(() => find(id)?.title).toBe("Processor time");
-    renameSync(join(folder, "cpu.yaml"), join(folder, "other.yml"));
+    renameSync(join(folder, "cpu.yaml"), join(folder, "OTHER.YML"));
     await new Promise((resolve) => setTimeout(resolve, 30));
     expect(find(id)?.title).toBe("Processor time");
     unlinkSync(join(folder, "other.yml"));

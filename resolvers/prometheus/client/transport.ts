@@ -351,7 +351,9 @@ function toResponseError(
   text: string,
   retryAfterSeconds: number | undefined,
 ): BackendError {
-  const detail = `status ${status}: ${text.slice(0, 2_000)}`;
+  const isRedirect = status >= 300 && status < 400;
+  const words = isRedirect ? "it redirects; is the path of url right, or does it want a login?" : text;
+  const detail = `status ${status}: ${words.slice(0, 2_000)}`;
   return new BackendError(backend, classifyFailure(status, text), detail, { status, retryAfterSeconds });
 }
 

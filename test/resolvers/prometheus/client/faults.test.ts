@@ -185,6 +185,11 @@ describe("a failing source", () => {
     await expect(readSeries()).rejects.toMatchObject({ name: "BackendError", backend: "prom", failure });
   });
 
+  test("says that a server redirects", async () => {
+    await serve(answerMainQuery((r) => sendJson(r, "", 302)));
+    await expect(readSeries()).rejects.toThrow("status 302: it redirects; is the path of url right");
+  });
+
   test("maps no response to timeout", async () => {
     await serve(
       answerMainQuery(() => undefined),

@@ -102,21 +102,3 @@ export function findLargest(counts: ReadonlyMap<unknown, number>): number {
   for (const count of counts.values()) largest = Math.max(largest, count);
   return largest;
 }
-
-/** The first `limit` items in the order of `compare`, sorted; takes no more memory than twice as many. */
-export function selectFirst<T>(
-  items: Iterable<T>,
-  limit: number,
-  compare: (a: T, b: T) => number,
-): readonly T[] {
-  let kept: T[] = [];
-  let last: T | undefined;
-  for (const item of items) {
-    if (last !== undefined && compare(item, last) >= 0) continue;
-    kept.push(item);
-    if (kept.length < 2 * limit) continue;
-    kept = kept.sort(compare).slice(0, limit);
-    last = kept.at(-1);
-  }
-  return kept.sort(compare).slice(0, limit);
-}

@@ -1,7 +1,6 @@
 // Slow events: the spans below requests, grouped by service, kind, name and normalised statement. The impact of a group is its
 // share of the time of all groups: it shows where time goes, and not only what is slow once.
-import { visitInTurns } from "../core/async/turns.ts";
-import { selectFirst } from "../core/collections.ts";
+import { runSteps, selectFirstInSteps, visitInTurns } from "../core/async/turns.ts";
 import { type Attributes, compare, type SlowEvent, type SlowEventAction, type Span } from "../core/rows.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../store/span-analytics.ts";
 import type { Budget, SpanReader, SpanTally } from "../store/spans.ts";
@@ -162,10 +161,12 @@ export function rankEvents(
   limit: number,
   total: bigint,
 ): readonly SlowEvent[] {
-  const greatest = selectFirst(
-    events,
-    limit,
-    ([idOfA, a], [idOfB, b]) => compare(b.total, a.total) || compare(idOfA, idOfB),
+  const greatest = runSteps(
+    selectFirstInSteps(
+      events,
+      limit,
+      ([idOfA, a], [idOfB, b]) => compare(b.total, a.total) || compare(idOfA, idOfB),
+    ),
   );
   return greatest.map(([, event]) => ({
     ...event.key,

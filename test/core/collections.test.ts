@@ -1,5 +1,4 @@
 // Checked access: what is there is returned, what is missing throws.
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   isNonEmpty,
@@ -9,7 +8,6 @@ import {
   requireFirst,
   requireKey,
   requireLast,
-  selectFirst,
   zip,
 } from "#src/core/collections.ts";
 
@@ -77,14 +75,4 @@ describe("zip", () => {
   test("throws for lists of different length", () => {
     expect(() => zip([1], [])).toThrow("lists of 1 and 0 cannot be paired");
   });
-});
-
-test("the first of many are those that sorting all would put first", () => {
-  const pairs = fc.array(fc.tuple(fc.integer({ min: 0, max: 9 }), fc.integer()), { maxLength: 200 });
-  fc.assert(
-    fc.property(pairs, fc.integer({ min: 0, max: 20 }), (items, limit) => {
-      const compare = ([a]: readonly [number, number], [b]: readonly [number, number]): number => a - b;
-      expect(selectFirst(items, limit, compare)).toEqual(items.toSorted(compare).slice(0, limit));
-    }),
-  );
 });

@@ -12,6 +12,7 @@ import { operations } from "#src/operations/index.ts";
 import { counts } from "#src/operations/logs/counts.ts";
 import type { Context, RowBatch } from "#src/operations/runtime/operation.ts";
 import type { LogQuery, LogStore } from "#src/store/logs.ts";
+import { countTurns } from "../support/event-loop-turns.ts";
 import { sampleRuns } from "../support/law-runs.ts";
 import { countExportedLines } from "../support/line-counts.ts";
 
@@ -267,6 +268,23 @@ describe("logs/counts", () => {
       lacking: 0,
     });
   });
+});
+
+test("the largest of many groups are found in turns of the event loop", async () => {
+  const counted = createLineCounts(false);
+  for (let n = 0; n < 40_000; n += 1) counted.groups.set(`v${n}`, 1 + (n % 7));
+  const counting: LogStore = { ...createMemoryLogs(), count: async () => counted };
+  let answer: unknown;
+  const turns = await countTurns(async () => {
+    answer = await ask(counting, ["app"]).count({ group_by: "hostname", limit: 2 });
+  });
+  const groups = [
+    { value: "v1000", count: 7 },
+    { value: "v10002", count: 7 },
+  ];
+  const total = [...counted.groups.values()].reduce((sum, count) => sum + count);
+  expect(answer).toMatchObject({ groups, other: total - 14 });
+  expect(turns).toBeGreaterThanOrEqual(20);
 });
 
 test("texts in the order of code points", () => {

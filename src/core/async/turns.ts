@@ -231,5 +231,26 @@ function* mergeInSteps<T>(left: T[], right: T[], compare: (a: T, b: T) => number
   return merged;
 }
 
+/** The first `limit` items in the order of `compare`, sorted; takes no more memory than twice as many. */
+export function* selectFirstInSteps<T>(
+  items: Iterable<T>,
+  limit: number,
+  compare: (a: T, b: T) => number,
+): Steps<readonly T[]> {
+  let kept: T[] = [];
+  let last: T | undefined;
+  let seen = 0;
+  for (const item of items) {
+    seen += 1;
+    if (seen % itemsPerTurn === 0) yield;
+    if (last !== undefined && compare(item, last) >= 0) continue;
+    kept.push(item);
+    if (kept.length < 2 * limit) continue;
+    kept = kept.sort(compare).slice(0, limit);
+    last = kept.at(-1);
+  }
+  return kept.sort(compare).slice(0, limit);
+}
+
 /** The result of work that takes turns where it is long, and is done at once where it is short. */
 export type MaybePromise<Value> = Value | Promise<Value>;

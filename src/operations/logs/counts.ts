@@ -3,6 +3,7 @@
 import * as z from "zod";
 import { mapConcurrent } from "../../core/async/concurrency.ts";
 import { reportRead } from "../../core/async/read-progress.ts";
+import { selectFirstInSteps, takeSteps } from "../../core/async/turns.ts";
 import { Refused, Unprocessable } from "../../core/errors.ts";
 import {
   addGroup,
@@ -232,7 +233,7 @@ async function countLines(request: CountsRequest, context: Context): Promise<Lin
       for await (const lines of store.lines(rest, context.signal)) tallyLines(tally, lines);
     }
   }
-  return toAnswer(tally, resolution, grouping === undefined ? undefined : limit);
+  return toAnswer(tally, resolution, grouping === undefined ? undefined : limit, context.signal);
 }
 
 /** How many sources of one request are counted at once. */
@@ -402,17 +403,25 @@ function printBuckets(buckets: ReadonlyMap<Millis, number>) {
     .map(([start, count]) => ({ timestamp: printMillis(start), count }));
 }
 
-function toAnswer(tally: LineTally, resolution: Resolution, limit: number | undefined): LineCounts {
+/** There may be half a million groups. */
+async function toAnswer(
+  tally: LineTally,
+  resolution: Resolution,
+  limit: number | undefined,
+  signal: AbortSignal,
+): Promise<LineCounts> {
   const { total, lacking, buckets, groups, groupBuckets } = tally;
   const counted = { total, resolution, buckets: printBuckets(buckets) };
   if (limit === undefined) return { ...counted, groups: null, other: null, lacking: null };
-  const ranked = [...groups]
-    .map(([value, count]) => ({ value, count }))
-    .sort((a, b) => b.count - a.count || compareCodePoints(a.value, b.value));
-  const other = ranked.slice(limit).reduce((sum, { count }) => sum + count, 0);
-  const shown = ranked.slice(0, limit).map((group) => {
-    const own = groupBuckets?.get(group.value);
-    return own === undefined ? group : { ...group, buckets: printBuckets(own) };
+  const byCount = ([a, countOfA]: [string, number], [b, countOfB]: [string, number]) =>
+    countOfB - countOfA || compareCodePoints(a, b);
+  const first = await takeSteps(selectFirstInSteps(groups, limit, byCount), signal);
+  let other = 0;
+  for (const count of groups.values()) other += count;
+  const shown = first.map(([value, count]) => {
+    other -= count;
+    const own = groupBuckets?.get(value);
+    return own === undefined ? { value, count } : { value, count, buckets: printBuckets(own) };
   });
   return { ...counted, groups: shown, other, lacking };
 }

@@ -6,11 +6,13 @@ import {
   runInUnownedTurns,
   runSteps,
   type Steps,
+  selectFirstInSteps,
   sortInSteps,
   takeSteps,
   waitForTurn,
   yieldToEventLoop,
 } from "../../../src/core/async/turns.ts";
+import { countSteps } from "../../support/event-loop-turns.ts";
 
 /** Milliseconds of work that all tasks have done. */
 let worked = 0;
@@ -187,4 +189,21 @@ test("runs that only have to be moved are moved in steps too", () => {
   for (const sorting = sortInSteps(items, (a, b) => a - b); sorting.next().done !== true; ) steps += 1;
   // Of the 32 runs of 2,000 items, one step for each; then each of five merges moves all items, 2,000 in a step.
   expect(steps).toBe(31 + 5 * 32);
+});
+
+test("the first of many are those that sorting all would put first", () => {
+  const pairs = fc.array(fc.tuple(fc.integer({ min: 0, max: 9 }), fc.integer()), { maxLength: 200 });
+  fc.assert(
+    fc.property(pairs, fc.integer({ min: 0, max: 20 }), (items, limit) => {
+      const compare = ([a]: readonly [number, number], [b]: readonly [number, number]): number => a - b;
+      expect(runSteps(selectFirstInSteps(items, limit, compare))).toEqual(
+        items.toSorted(compare).slice(0, limit),
+      );
+    }),
+  );
+});
+
+test("the first of many are found in steps", () => {
+  const items = Array.from({ length: 20_000 }, (_, n) => n);
+  expect(countSteps(selectFirstInSteps(items, 5, (a, b) => b - a))).toBeGreaterThanOrEqual(10);
 });

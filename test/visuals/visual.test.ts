@@ -180,7 +180,7 @@ describe("visual directory", () => {
     renameSync(join(folder, "cpu.yaml"), join(folder, "OTHER.YML"));
     await new Promise((resolve) => setTimeout(resolve, 30));
     expect(find(id)?.title).toBe("Processor time");
-    unlinkSync(join(folder, "other.yml"));
+    unlinkSync(join(folder, "OTHER.YML"));
     await expect.poll(() => find(id)).toBeUndefined();
     rmSync(folder, { recursive: true });
     await expect.poll(() => logged.map(({ message }) => message)).toEqual(["visuals cannot be read"]);

@@ -92,15 +92,16 @@ export function createElasticClient(backend: string, settings: ClientSettings, i
 }
 
 async function send(state: ClientState, request: ElasticRequest, signal: AbortSignal): Promise<Buffer> {
-  const { name } = await detectProduct(state, signal);
+  const { name, searchParameters } = await detectProduct(state, signal);
+  const sent = isSearch(request) ? { ...request, query: { ...request.query, ...searchParameters } } : request;
   const attempt = async (limited: AbortSignal) => {
-    const response = await (await openTransport(state, name)).send(request, limited);
+    const response = await (await openTransport(state, name)).send(sent, limited);
     if (response.status < 300) return response.body;
     if (response.body.includes("search.allow_expensive_queries"))
       state.expensiveRefusedUntil = performance.now() + expensiveRefusalLifetime;
     throw toResponseError(state.backend, response);
   };
-  const { method, path, query: parameters, body } = request;
+  const { method, path, query: parameters, body } = sent;
   return state.guard.run(isRepeatable(request), signal, attempt, () => ({ method, path, parameters, body }));
 }
 
@@ -281,5 +282,9 @@ export function deleteUnawaited(client: Pick<ElasticClient, "send">, path: strin
 
 /** Whether a request changes nothing at the server. A scroll advances with each request, even if its response is lost. */
 function isRepeatable({ method, path }: ElasticRequest): boolean {
-  return method === "GET" || (method === "POST" && path.endsWith("/_search"));
+  return method === "GET" || isSearch({ method, path });
+}
+
+function isSearch({ method, path }: Pick<ElasticRequest, "method" | "path">): boolean {
+  return method === "POST" && path.endsWith("/_search");
 }

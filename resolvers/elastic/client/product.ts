@@ -27,6 +27,8 @@ export interface Product {
   readonly hasScrollPermissions: boolean;
   /** Whether a search over an alias may silently skip indices that the user may not read (`do_not_fail_on_forbidden`). */
   readonly narrowsAliases: boolean;
+  /** The parameters without which a search may answer other documents than the index holds. */
+  readonly searchParameters: Readonly<Record<string, string>>;
 }
 
 export interface PointInTimePaths {
@@ -52,7 +54,18 @@ export function describeProduct(name: Product["name"], version: string): Product
     showsRestrictions: isElasticsearch,
     hasScrollPermissions: !isElasticsearch,
     narrowsAliases: !isElasticsearch,
+    searchParameters: isElasticsearch ? keepVectors(version) : skipPipelines(isDisguised, version),
   };
+}
+
+/** From 9.2 on Elasticsearch leaves vectors out of `_source`; any array of 128 floats or more may be mapped as one. */
+function keepVectors(version: string): Product["searchParameters"] {
+  return isAtLeast(version, [9, 2]) ? { _source_exclude_vectors: "false" } : {};
+}
+
+/** The default search pipeline of an index may drop hits and change them. OpenSearch has them from 2.9 on. */
+function skipPipelines(isDisguised: boolean, version: string): Product["searchParameters"] {
+  return !isDisguised && isAtLeast(version, [2, 9]) ? { search_pipeline: "_none" } : {};
 }
 
 function findPointInTimePaths(isElasticsearch: boolean, version: string): PointInTimePaths | undefined {

@@ -1,4 +1,4 @@
-// Which servers search dates with doc values only. On others, such a range finds nothing and reports no error.
+// What servers do otherwise without saying so: ranges over dates with doc values only, and documents that a search changes.
 import { expect, test } from "vitest";
 import { describeProduct, type Product } from "#resolvers/elastic/client/product.ts";
 
@@ -15,4 +15,17 @@ test.each<[Product["name"], version: string, boolean]>([
   ["OpenSearch", "unknown", false],
 ])("describeProduct: %s %s searches doc values: %s", (name, version, searches) => {
   expect(describeProduct(name, version).searchesDocValues).toBe(searches);
+});
+
+test.each<[Product["name"], version: string, Product["searchParameters"]]>([
+  ["Elasticsearch", "9.1.0", {}],
+  ["Elasticsearch", "9.2.0", { _source_exclude_vectors: "false" }],
+  ["OpenSearch", "2.8.0", {}],
+  ["OpenSearch", "2.9.0", { search_pipeline: "_none" }],
+  ["OpenSearch", "3.0.0", { search_pipeline: "_none" }],
+  // They would refuse a parameter that they do not know.
+  ["OpenSearch", "7.10.2", {}],
+  ["OpenSearch", "unknown", {}],
+])("describeProduct: %s %s searches with %j", (name, version, parameters) => {
+  expect(describeProduct(name, version).searchParameters).toEqual(parameters);
 });

@@ -40,8 +40,18 @@ export function buildAllMissingQuery(
 
 /** Documents that may have one of these ids at one of the names. The ids are distinct, and so are their spellings. */
 export function buildIdQuery(group: IndexGroup, names: readonly string[], ids: readonly string[]): Query {
+  return anyOf(names.map((name) => buildTermsQuery(group, name, listSpellings(ids))));
+}
+
+/** A search names the same thousands of ids several times: in each form, and in links. */
+const spellings = new WeakMap<readonly string[], readonly string[]>();
+
+function listSpellings(ids: readonly string[]): readonly string[] {
+  const known = spellings.get(ids);
+  if (known !== undefined) return known;
   const spelled = ids.flatMap(listIdSpellings);
-  return anyOf(names.map((name) => buildTermsQuery(group, name, spelled)));
+  spellings.set(ids, spelled);
+  return spelled;
 }
 
 // ---- Selections -----------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // Looks up the spans of one site by ids: of traces, of spans, of their callers or of their parents.
 
 import { mergeConcurrent } from "../../../src/core/async/concurrency.ts";
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import type { SpanLookup, SpanSelection } from "../../../src/store/spans.ts";
 import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
@@ -23,6 +24,7 @@ import {
   type SpanBatches,
 } from "./span-assembly.ts";
 import {
+  type CallerLookup,
   chunkIds,
   deduplicateIds,
   type EventMatcher,
@@ -66,12 +68,22 @@ export function findInSite(
     case "id":
       return readWithStandalone([...chunkIds(of.spanIds)].map(matchSpanIds));
     case "caller":
-      return mergeConcurrent(listCalleeMatchers(of, outside).map((matcher) => () => read(matcher)));
+      return findCallees(of, outside, read);
     case "parent":
       return mergeConcurrent([...chunkIds(of.spanIds)].map((ids) => () => read(matchStatementChildren(ids))));
     default:
       return by satisfies never;
   }
+}
+
+async function* findCallees(
+  of: CallerLookup,
+  outside: SpanLookup["outside"],
+  read: (matcher: SpanMatcher) => SpanBatches,
+): SpanBatches {
+  // Several sites begin at the same moment, and each divides tens of thousands of callers.
+  await yieldToEventLoop();
+  yield* mergeConcurrent(listCalleeMatchers(of, outside).map((matcher) => () => read(matcher)));
 }
 
 function findTraces(

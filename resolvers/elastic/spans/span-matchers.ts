@@ -111,7 +111,7 @@ export function listCalleeMatchers(
   });
 }
 
-type CallerLookup = Extract<SpanLookup["of"], { readonly by: "caller" }>;
+export type CallerLookup = Extract<SpanLookup["of"], { readonly by: "caller" }>;
 
 function matchCallees(
   ids: readonly SpanId[],

@@ -2,6 +2,7 @@
 // known, and is complete or an error. A search that meets other indices than its plan has is repeated with a newer plan.
 
 import { z } from "zod";
+import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
 import type { SpanSource } from "../../../src/store/spans.ts";
 import {
@@ -147,6 +148,8 @@ async function attemptSearch<Form extends SpanForm | EventForm>(
 ): Promise<AttemptOutcome> {
   const { backend, client } = context;
   const { index } = query.source;
+  // A query may name thousands of ids, and many searches begin at the same moment.
+  await yieldToEventLoop();
   const compiled = tryCompile(() => compileQuery(context, query, plan));
   // Newer mappings may allow what these refuse. A scroll is not opened before, because nobody would read or close it.
   if ((isScroll || compiled instanceof Refused) && (await pendingBehind)) return { kind: "behind" };

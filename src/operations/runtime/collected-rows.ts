@@ -1,7 +1,7 @@
 // The rows of an answer that is held whole: how many may be, and how they are put together.
 
 import { type HeldBytes, measureHeld } from "../../core/async/held-bytes.ts";
-import { yieldToEventLoop } from "../../core/async/turns.ts";
+import { createPause, yieldToEventLoop } from "../../core/async/turns.ts";
 import { BackendError, Refused } from "../../core/errors.ts";
 import { parseLossless } from "../../core/json/lossless-json.ts";
 import { closeIterator, type RequestLifetime } from "./lifetime.ts";
@@ -37,6 +37,7 @@ export async function collectBatches<Batch>(
   const iterator = batches[Symbol.asyncIterator]();
   const collected: Batch[] = [];
   const held = budget.held.openPart();
+  const pause = createPause(work.signal);
   let rows = 0;
   try {
     for (;;) {
@@ -47,6 +48,9 @@ export async function collectBatches<Batch>(
       spendRows(budget, found);
       held.hold(measureHeld(next.value));
       collected.push(next.value);
+      // The batches of what is held already come one after the other.
+      const paused = pause();
+      if (paused !== undefined) await paused;
     }
   } catch (error) {
     closeIterator(iterator);

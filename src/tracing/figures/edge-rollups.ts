@@ -1,7 +1,7 @@
 // The edges of sites and of actions as rollups: a call belongs to the segment in which its caller ends, wherever its callee
 // lies.
 
-import { takeTurns } from "../../core/async/turns.ts";
+import { takeTurns, visitInTurns } from "../../core/async/turns.ts";
 import { requireAt } from "../../core/collections.ts";
 import type { Edge } from "../../core/rows.ts";
 import type { TimeRange } from "../../core/time.ts";
@@ -55,9 +55,13 @@ export const siteEdgeRollups: AnalysisKind<EdgesQuery, SiteEdgeFigures, SiteEdge
     const calls = await findSharedCalls(reader, query, signal);
     return addUpBySide(siteSides, listSiteCalls(calls, query), ranges, signal);
   },
-  combine: (pieces) => {
+  combine: async (pieces) => {
     const list = (side: keyof SiteEdges) => combineEdges(pieces.map((piece) => piece[side]));
-    return { upstream: list("upstream"), downstream: list("downstream"), internal: list("internal") };
+    return {
+      upstream: await list("upstream"),
+      downstream: await list("downstream"),
+      internal: await list("internal"),
+    };
   },
   measure: (figures) => measureSides(siteSides, figures),
   codec: siteEdgesCodec,
@@ -108,9 +112,9 @@ export const actionEdgeRollups: AnalysisKind<ActionEdgesQuery, ActionEdgeFigures
     const calls = await listActionCalls(reader, query, signal);
     return addUpBySide(actionSides, calls, ranges, signal);
   },
-  combine: (pieces) => {
+  combine: async (pieces) => {
     const list = (side: keyof ActionEdges) => combineEdges(pieces.map((piece) => piece[side]));
-    return { upstream: list("upstream"), downstream: list("downstream") };
+    return { upstream: await list("upstream"), downstream: await list("downstream") };
   },
   measure: (figures) => measureSides(actionSides, figures),
   stored: {
@@ -147,19 +151,23 @@ async function addUpBySide<Side extends string, Key extends object>(
 }
 
 /** One edge for each key of all pieces. */
-function combineEdges<Key extends object>(
+async function combineEdges<Key extends object>(
   pieces: readonly EdgeFigures<Key>[],
-): readonly (Key & Omit<Edge, "service">)[] {
+): Promise<readonly (Key & Omit<Edge, "service">)[]> {
   const sum: EdgeFigures<Key> = new Map();
-  for (const piece of pieces) addEdges(sum, piece);
-  return [...sum.values()].map(({ key, durations }) => ({
-    ...key,
-    count: durations.count,
-    error_count: durations.errors,
-    mean: calculateMean(durations),
-    p_90: findPercentile(durations, 90),
-    p_95: findPercentile(durations, 95),
-  }));
+  await visitInTurns(pieces, (piece) => addEdges(sum, piece));
+  const edges: (Key & Omit<Edge, "service">)[] = [];
+  await visitInTurns(sum.values(), ({ key, durations }) => {
+    edges.push({
+      ...key,
+      count: durations.count,
+      error_count: durations.errors,
+      mean: calculateMean(durations),
+      p_90: findPercentile(durations, 90),
+      p_95: findPercentile(durations, 95),
+    });
+  });
+  return edges;
 }
 
 function measureSides<Side extends string, Key>(

@@ -194,10 +194,20 @@ function addValues(values: Float64Array | readonly number[]): number {
 
 /** The exact growth of the group. A sample below the one before it shows a restart: it has grown from 0. */
 export function combineIncrements(group: readonly CounterSamples[], buckets: Buckets): Float64Array {
-  return sumSeries(
-    group.map((series) => computeIncrements(series, buckets)),
-    buckets,
-  );
+  return runSteps(combineIncrementsInSteps(group, buckets));
+}
+
+/** As `combineIncrements`, for many series. */
+export function* combineIncrementsInSteps(
+  group: readonly CounterSamples[],
+  buckets: Buckets,
+): Steps<Float64Array> {
+  const sums = createEmptySums(buckets);
+  for (const series of group) {
+    addToSums(sums, computeIncrements(series, buckets));
+    yield;
+  }
+  return sums;
 }
 
 /** Where one series shows that its process restarted. */
@@ -258,18 +268,18 @@ function findFalls({ times, values }: Samples): readonly Millis[] {
   return [...times].filter((_, index) => index > 0 && (values[index] ?? 0) < (values[index - 1] ?? 0));
 }
 
-/** The sum of series by bucket: NaN where none of them has a value. */
-function sumSeries(group: readonly Float64Array[], { count }: Buckets): Float64Array {
-  const sums = new Float64Array(count).fill(Number.NaN);
-  for (const values of group) {
-    for (let bucket = 0; bucket < values.length; bucket++) {
-      const value = values[bucket] ?? Number.NaN;
-      if (Number.isNaN(value)) continue;
-      const sum = sums[bucket] ?? Number.NaN;
-      sums[bucket] = Number.isNaN(sum) ? value : sum + value;
-    }
+/** Sums by bucket: NaN until one of the series that are added has a value. */
+function createEmptySums({ count }: Buckets): Float64Array {
+  return new Float64Array(count).fill(Number.NaN);
+}
+
+function addToSums(sums: Float64Array, values: Float64Array): void {
+  for (let bucket = 0; bucket < values.length; bucket++) {
+    const value = values[bucket] ?? Number.NaN;
+    if (Number.isNaN(value)) continue;
+    const sum = sums[bucket] ?? Number.NaN;
+    sums[bucket] = Number.isNaN(sum) ? value : sum + value;
   }
-  return sums;
 }
 
 /**
@@ -346,9 +356,18 @@ export function combineObservations(
   measure: ObservationMeasure,
   buckets: Buckets,
 ): Float64Array {
+  return runSteps(combineObservationsInSteps(group, measure, buckets));
+}
+
+/** As `combineObservations`, for many histograms. */
+export function combineObservationsInSteps(
+  group: readonly Observations[],
+  measure: ObservationMeasure,
+  buckets: Buckets,
+): Steps<Float64Array> {
   switch (measure.combine) {
     case "count":
-      return combineIncrements(
+      return combineIncrementsInSteps(
         group.map(({ count }) => count),
         buckets,
       );
@@ -362,40 +381,46 @@ export function combineObservations(
   return measure satisfies never;
 }
 
-function combineMeans(group: readonly Observations[], buckets: Buckets): Float64Array {
-  const counts: Float64Array[] = [];
-  const sums: Float64Array[] = [];
+function* combineMeans(group: readonly Observations[], buckets: Buckets): Steps<Float64Array> {
+  const recorded = createEmptySums(buckets);
+  const sums = createEmptySums(buckets);
   for (const { count, sum } of group) {
     const counted = computeIncrements(count, buckets);
     const summed = computeIncrements(sum, buckets, { byFall: false, at: findFalls(count) });
-    counts.push(counted.map((value, bucket) => (Number.isNaN(summed[bucket]) ? Number.NaN : value)));
-    sums.push(summed.map((value, bucket) => (Number.isNaN(counted[bucket]) ? Number.NaN : value)));
+    addToSums(
+      recorded,
+      counted.map((value, bucket) => (Number.isNaN(summed[bucket]) ? Number.NaN : value)),
+    );
+    addToSums(
+      sums,
+      summed.map((value, bucket) => (Number.isNaN(counted[bucket]) ? Number.NaN : value)),
+    );
+    yield;
   }
-  const recorded = sumSeries(counts, buckets);
-  return sumSeries(sums, buckets).map((sum, bucket) =>
+  return sums.map((sum, bucket) =>
     (recorded[bucket] ?? 0) > 0 ? sum / (recorded[bucket] ?? 0) : Number.NaN,
   );
 }
 
-function estimateGroup(
+function* estimateGroup(
   group: readonly Observations[],
   measure: Exclude<ObservationMeasure, { combine: "count" | "mean" }>,
   buckets: Buckets,
-): Float64Array {
-  const byBound = new Map<number, Float64Array[]>();
+): Steps<Float64Array> {
+  const byBound = new Map<number, Float64Array>();
   for (const { count, buckets: parts } of group) {
     const restarts: Restarts = { byFall: true, at: findFalls(count) };
     for (const { bound, samples } of parts) {
-      const grown = byBound.get(bound) ?? [];
-      grown.push(computeIncrements(samples, buckets, restarts));
+      const grown = byBound.get(bound) ?? createEmptySums(buckets);
+      addToSums(grown, computeIncrements(samples, buckets, restarts));
       byBound.set(bound, grown);
     }
+    yield;
   }
-  const bounds = [...byBound.keys()].sort((a, b) => a - b);
-  const grown = bounds.map((bound) => sumSeries(byBound.get(bound) ?? [], buckets));
+  const sorted = [...byBound].sort(([a], [b]) => a - b);
   return Float64Array.from({ length: buckets.count }, (_, bucket) => {
-    const found = bounds.flatMap((bound, index) => {
-      const count = grown[index]?.[bucket] ?? Number.NaN;
+    const found = sorted.flatMap(([bound, grown]) => {
+      const count = grown[bucket] ?? Number.NaN;
       return Number.isNaN(count) ? [] : [{ bound, count }];
     });
     return estimateFromCounts(found, measure);

@@ -1,9 +1,15 @@
 // Bounds and quantiles are numbers that a source may spell in several ways: an upgrade to version 3 rewrites `le="1"` as
 // `1.0`, `2097152` as `2.097152e+06` and `2.5E-4` as `0.00025`. Series that differ in the spelling alone are one series.
+import { groupInTurns, mapInTurns, visitInTurns } from "../../../src/core/async/turns.ts";
 import { readNumber, requireFirst } from "../../../src/core/collections.ts";
 import { parseBound, type Samples } from "../../../src/metrics/samples.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { formatSeriesKey, readLabel } from "./series-reader.ts";
+import {
+  createDuplicateSeriesError,
+  formatSeriesKey,
+  readLabel,
+  type SeriesReader,
+} from "./series-reader.ts";
 
 const boundLabels = ["le", "quantile"] as const;
 
@@ -38,19 +44,34 @@ export function formatNumericKey(labels: Labels): string {
 /** The series by `formatNumericKey`: the spellings of one series together. */
 export function groupSpellings<T extends { readonly labels: Labels }>(
   series: readonly T[],
-): ReadonlyMap<string, readonly T[]> {
-  return Map.groupBy(series, ({ labels }) => formatNumericKey(labels));
+): Promise<ReadonlyMap<string, readonly T[]>> {
+  return groupInTurns(series, ({ labels }) => formatNumericKey(labels));
+}
+
+/** As `groupSpellings`. @throws {Refused} if two series only differ in their metadata */
+export async function groupDistinct<T extends { readonly labels: Labels }>(
+  { backend }: SeriesReader,
+  series: readonly T[],
+): ReturnType<typeof groupSpellings<T>> {
+  const groups = await groupSpellings(series);
+  await visitInTurns(groups.values(), (spellings) => {
+    if (spellings.length === 1) return;
+    const keys = new Set(spellings.map(({ labels }) => formatSeriesKey(labels)));
+    if (keys.size < spellings.length) throw createDuplicateSeriesError(backend);
+  });
+  return groups;
 }
 
 /**
  * Joins the samples of each series over its spellings, by time; of several of one time the greatest value counts, since
  * another would seem to be a restart. The labels are those of the spelling with the newest sample.
  */
-export function joinSpellings<T extends Samples & { readonly labels: Labels }>(
+export async function joinSpellings<T extends Samples & { readonly labels: Labels }>(
   series: readonly T[],
-): readonly T[] {
+): Promise<readonly T[]> {
   if (!series.some(({ labels }) => hasBoundLabel(labels))) return series;
-  return [...groupSpellings(series).values()].map((spellings) =>
+  const groups = await groupSpellings(series);
+  return mapInTurns(groups.values(), (spellings) =>
     spellings.length === 1 ? requireFirst(spellings) : joinByTime(spellings),
   );
 }

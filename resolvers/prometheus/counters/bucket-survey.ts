@@ -1,7 +1,7 @@
 // Surveys the series of a counter: the last sample of each bucket, and which buckets need more than that. A bucket is a
 // suspect if it may hold a restart or a sample that is not finite; it has a gap if its first sample is needed as well.
 
-import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
+import { groupInTurns, mapInTurns, visitInTurns } from "../../../src/core/async/turns.ts";
 import { readNumber, requireAt, requireFirst, requireKey } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
@@ -22,6 +22,7 @@ import type { Labels } from "../client/response-scanner.ts";
 import {
   formatHistogramKey,
   formatNumericKey,
+  groupDistinct,
   groupSpellings,
   hasBoundLabel,
   joinSpellings,
@@ -32,7 +33,6 @@ import { narrowToSeries } from "./series-narrowing.ts";
 import {
   formatSeriesKey,
   type GridSeries,
-  indexByKey,
   type RawSeries,
   readLabel,
   roundUpToSeconds,
@@ -64,6 +64,8 @@ export interface UnkeptBuckets {
 
 /** A series with its buckets, in all spellings of its bound together. */
 export interface SurveyedSeries {
+  /** Its `formatNumericKey`. */
+  readonly key: string;
   /** Of the spelling with the newest sample. */
   readonly labels: Labels;
   /** The labels of each spelling, one at least. */
@@ -124,34 +126,37 @@ export async function surveyLastSamples(
   ]);
   // Afterwards: of the samples that the last values are of, no restart may be missing.
   const marked = isHidden ? [] : await findRestartsAndNonFinite(reader, relaxed, query);
-  await yieldToEventLoop();
-  // Refuses series that only differ in their metadata.
-  indexByKey(reader.backend, lasts);
+  const groups = await groupDistinct(reader, lasts);
   const baseByKey = await indexBases(
     reader,
     query,
     bases.filter(({ labels }) => relaxed.matchesDropped(labels)),
     reach,
   );
-  const marksByKey = indexMarks(marked);
-  return [...groupSpellings(lasts)].map(([key, spellings]): SurveyedSeries => {
+  const marksByKey = await indexMarks(marked);
+  return mapInTurns(groups, ([key, spellings]): SurveyedSeries => {
     const marks = isHidden ? "all" : (marksByKey.get(key) ?? noMarks);
-    return surveyBuckets(joinGrids(spellings), baseByKey.get(key), marks, query);
+    return surveyBuckets(key, joinGrids(spellings), baseByKey.get(key), marks, query);
   });
 }
 
 const noMarks: ReadonlySet<number> = new Set();
 
 /** The marked buckets by `formatNumericKey`. */
-function indexMarks(marks: readonly Mark[]): ReadonlyMap<string, ReadonlySet<number>> {
+async function indexMarks(marks: readonly Mark[]): Promise<ReadonlyMap<string, ReadonlySet<number>>> {
   const byKey = new Map<string, Set<number>>();
   // Marks of one series share their labels, and the key is formatted once.
-  for (const [labels, own] of Map.groupBy(marks, (mark) => mark.labels)) {
+  const byLabels = new Map<Labels, Set<number>>();
+  const findBuckets = (labels: Labels) => {
     const key = formatNumericKey(labels);
     const buckets = byKey.get(key) ?? new Set();
     byKey.set(key, buckets);
-    for (const { bucket } of own) buckets.add(bucket);
-  }
+    byLabels.set(labels, buckets);
+    return buckets;
+  };
+  await visitInTurns(marks, ({ labels, bucket }) =>
+    (byLabels.get(labels) ?? findBuckets(labels)).add(bucket),
+  );
   return byKey;
 }
 
@@ -189,6 +194,7 @@ function joinGrids(series: readonly GridSeries[]): JoinedGrid {
 
 /** `marks` are the suspect buckets; `all` if the source hides restarts. */
 function surveyBuckets(
+  key: string,
   { labels, spellings, values, sources }: JoinedGrid,
   base: SeriesBase | undefined,
   marks: ReadonlySet<number> | "all",
@@ -218,6 +224,7 @@ function surveyBuckets(
     beforeSource = source;
   }
   return {
+    key,
     labels,
     spellings,
     last: values,
@@ -321,15 +328,14 @@ export async function indexBases(
   found: readonly LabelledSamples[],
   length: Millis,
 ): Promise<ReadonlyMap<string, SeriesBase>> {
-  indexByKey(reader.backend, found);
   const bases = new Map<string, SeriesBase>();
   const several: LabelledSamples[] = [];
-  for (const [key, spellings] of groupSpellings(found)) {
+  await visitInTurns(await groupDistinct(reader, found), ([key, spellings]) => {
     const { labels, values } = requireFirst(spellings);
     const value = values[0] ?? Number.NaN;
     if (spellings.length > 1) several.push(...spellings);
     else if (Number.isFinite(value)) bases.set(key, { labels, value });
-  }
+  });
   if (several.length > 0) {
     for (const base of await readNewestSpellings(reader, query, several, length))
       bases.set(formatNumericKey(base.labels), base);
@@ -358,7 +364,7 @@ async function readNewestSpellings(
   const found = await reader.readGrid(call("last_over_time", samples), grid, Number.POSITIVE_INFINITY);
   const bases: SeriesBase[] = [];
   const open: { readonly key: string; readonly cell: number }[] = [];
-  for (const [key, spellings] of groupSpellings(found)) {
+  for (const [key, spellings] of await groupSpellings(found)) {
     if (!keys.has(key)) continue;
     const cells = spellings.map(({ values }) => values.findLastIndex((value) => !Number.isNaN(value)));
     const cell = Math.max(...cells);
@@ -371,7 +377,7 @@ async function readNewestSpellings(
   const inCells = await runConcurrent([...Map.groupBy(open, ({ cell }) => cell)], async ([cell, ended]) => {
     const from = grid.start + cell * step;
     const own = new Set(ended.map(({ key }) => key));
-    const raw = joinSpellings(await reader.readRaw(narrowed, from, from + step, limit));
+    const raw = await joinSpellings(await reader.readRaw(narrowed, from, from + step, limit));
     return raw.flatMap(({ labels, values }) => {
       const value = values.at(-1) ?? Number.NaN;
       return own.has(formatNumericKey(labels)) && Number.isFinite(value) ? [{ labels, value }] : [];
@@ -405,23 +411,25 @@ export async function readNewestTogether(
   const all = combineMetrics([...lasts.keys()], ({ value }) => requireKey(lasts, value));
   const found = await reader.readGrid(all, span, Number.POSITIVE_INFINITY);
   const seriesByName = new Map(
-    [...partByName].map(([name, { series }]) => [
-      name,
-      new Map(series.map((one) => [formatNumericKey(one.labels), one])),
-    ]),
+    [...partByName].map(([name, { series }]) => [name, new Map(series.map((one) => [one.key, one]))]),
   );
   const unseen = new Set<string>();
-  for (const { labels, values } of found) {
+  await visitInTurns(found, ({ labels, values }) => {
     const name = readLabel(labels, metricName);
     const series = seriesByName.get(name)?.get(formatNumericKey(labels));
     if (series === undefined) unseen.add(formatHistogramKey(labels));
     else replaceLastValues(series, requireKey(partByName, name).query, values, first);
-  }
+  });
   // One of which a survey has not seen a part yet has appeared since. It is left to the next request.
-  for (const part of parts)
-    part.series = part.series.filter(({ labels }) => !unseen.has(formatHistogramKey(labels)));
+  for (const part of unseen.size === 0 ? [] : parts) {
+    const seen: SurveyedSeries[] = [];
+    await visitInTurns(part.series, (one) => {
+      if (!unseen.has(formatHistogramKey(one.labels))) seen.push(one);
+    });
+    part.series = seen;
+  }
   await markNewRestarts(reader, requireFirst(parts), span, first);
-  shareNewSuspects(parts, first);
+  await shareNewSuspects(parts, first);
 }
 
 /** A count that has restarted since the survey, and has passed its value before, shows it by its marks alone. */
@@ -432,9 +440,11 @@ async function markNewRestarts(
   first: number,
 ): Promise<void> {
   const relaxed = await reader.dropPresenceMatchers(query.selector, query.buckets);
-  const marks = indexMarks(await findRestartsAndNonFinite(reader, relaxed, { ...query, buckets: span }));
-  for (const { labels, last, suspects } of series)
-    for (const bucket of marks.get(formatNumericKey(labels)) ?? noMarks)
+  const marks = await indexMarks(
+    await findRestartsAndNonFinite(reader, relaxed, { ...query, buckets: span }),
+  );
+  for (const { key, last, suspects } of series)
+    for (const bucket of marks.get(key) ?? noMarks)
       if (!Number.isNaN(last[first + bucket])) suspects.add(first + bucket);
 }
 
@@ -455,18 +465,17 @@ function replaceLastValues(
 }
 
 /** What is read raw of one part, from the bucket `first` on, is read raw of the others: their samples can be compared. */
-function shareNewSuspects(parts: readonly SurveyedQuery[], first: number): void {
-  const all = Map.groupBy(
-    parts.flatMap(({ series }) => series),
-    ({ labels }) => formatHistogramKey(labels),
-  );
-  for (const series of all.values()) {
-    const shared = new Set(
-      series.flatMap(({ suspects }) => [...suspects].filter((bucket) => bucket >= first)),
-    );
-    for (const { last, suspects } of series)
+async function shareNewSuspects(parts: readonly SurveyedQuery[], first: number): Promise<void> {
+  const listNew = ({ suspects }: SurveyedSeries) => [...suspects].filter((bucket) => bucket >= first);
+  const series = parts.flatMap((part) => part.series);
+  // Nearly always there are none.
+  if (!series.some((one) => listNew(one).length > 0)) return;
+  const all = await groupInTurns(series, ({ labels }) => formatHistogramKey(labels));
+  await visitInTurns(all.values(), (own) => {
+    const shared = new Set(own.flatMap(listNew));
+    for (const { last, suspects } of own)
       for (const bucket of shared) if (!Number.isNaN(last[bucket])) suspects.add(bucket);
-  }
+  });
 }
 
 /** Whether sums of observations are read beside their count. */

@@ -3,7 +3,7 @@
 // few buckets with a restart or a sample that is not finite. The result are samples, from which `src/metrics/samples.ts`
 // computes the answer: restarts, starts and sums are defined there alone.
 
-import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
+import { mapInTurns, visitInTurns } from "../../../src/core/async/turns.ts";
 import { readNumber, requireAt, requireFirst } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { day, hour, type Millis, minute } from "../../../src/core/time.ts";
@@ -15,7 +15,7 @@ import {
 } from "../../../src/metrics/samples.ts";
 import { call, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import { formatHistogramKey, formatNumericKey, joinSpellings } from "./bound-spellings.ts";
+import { formatHistogramKey, formatNumericKey, groupSpellings, joinSpellings } from "./bound-spellings.ts";
 import {
   type CounterQuery,
   findNewestSample,
@@ -71,15 +71,15 @@ export async function downsampleCounters(
     readNewestTogether(reader, parts),
     ...parts.map((part) => findSeriesStarts(reader, part)),
   ]);
-  noteUnkept(parts);
+  await noteUnkept(parts);
   return completeSamples(reader, parts);
 }
 
-function noteUnkept([counted, ...others]: readonly SurveyedQuery[]): void {
+async function noteUnkept([counted, ...others]: readonly SurveyedQuery[]): Promise<void> {
   if (counted?.query.unkept === undefined) return;
   const { unkept, buckets } = counted.query;
-  for (const { series } of [counted, ...others]) noteLookBackGaps(unkept, buckets, series);
-  for (const { series } of others) notePartGaps(unkept, buckets, counted.series, series);
+  for (const { series } of [counted, ...others]) await noteLookBackGaps(unkept, buckets, series);
+  for (const { series } of others) await notePartGaps(unkept, buckets, counted.series, series);
 }
 
 /** Reads what the surveys left open and puts the samples together. */
@@ -87,50 +87,46 @@ async function completeSamples(
   reader: SeriesReader,
   parts: readonly SurveyedQuery[],
 ): Promise<readonly (readonly DownsampledSeries[])[]> {
-  shareSuspects(parts);
-  for (const part of parts) {
-    if (part.query.canRestart) suspectNewestGaps(part.series);
-    else turnGapsIntoSuspects(part.series);
-  }
+  await shareSuspects(parts);
+  for (const { query, series } of parts)
+    await visitInTurns(series, query.canRestart ? suspectNewestGap : turnGapsIntoSuspects);
   const [firsts, raws] = await Promise.all([
     Promise.all(parts.map((part) => readFirstSamples(reader, part))),
     refineSuspectBuckets(reader, parts),
   ]);
-  await yieldToEventLoop();
-  return parts.map(({ query, series }, at) =>
-    series.map((one) => {
-      const key = formatNumericKey(one.labels);
-      return assembleSamples(query, one, requireAt(firsts, at).get(key), requireAt(raws, at).get(key));
-    }),
+  return Promise.all(
+    parts.map(({ query, series }, at) =>
+      mapInTurns(series, (one) =>
+        assembleSamples(query, one, requireAt(firsts, at).get(one.key), requireAt(raws, at).get(one.key)),
+      ),
+    ),
   );
 }
 
 /** The count of a histogram shows restarts of all its parts: where it is a suspect, they are. */
-function shareSuspects([counted, ...others]: readonly SurveyedQuery[]): void {
+async function shareSuspects([counted, ...others]: readonly SurveyedQuery[]): Promise<void> {
   if (counted === undefined || others.length === 0) return;
-  const restarts = new Map(
-    counted.series.map(({ labels, suspects }) => [formatHistogramKey(labels), suspects]),
-  );
-  for (const { labels, last, suspects } of others.flatMap(({ series }) => series)) {
-    for (const bucket of restarts.get(formatHistogramKey(labels)) ?? [])
-      if (!Number.isNaN(last[bucket])) suspects.add(bucket);
-  }
+  const restarted = counted.series.filter(({ suspects }) => suspects.size > 0);
+  if (restarted.length === 0) return;
+  const restarts = new Map<string, ReadonlySet<number>>();
+  await visitInTurns(restarted, ({ labels, suspects }) => restarts.set(formatHistogramKey(labels), suspects));
+  for (const { series } of others)
+    await visitInTurns(series, ({ labels, last, suspects }) => {
+      for (const bucket of restarts.get(formatHistogramKey(labels)) ?? [])
+        if (!Number.isNaN(last[bucket])) suspects.add(bucket);
+    });
 }
 
 /** Its first sample is asked for later, and would be its least no more where it has restarted since. */
-function suspectNewestGaps(series: readonly SurveyedSeries[]): void {
-  for (const { last, gaps, suspects } of series) {
-    const newest = last.findLastIndex((value) => !Number.isNaN(value));
-    if (gaps.delete(newest)) suspects.add(newest);
-  }
+function suspectNewestGap({ last, gaps, suspects }: SurveyedSeries): void {
+  const newest = last.findLastIndex((value) => !Number.isNaN(value));
+  if (gaps.delete(newest)) suspects.add(newest);
 }
 
 /** The first sample of what may fall is not its least, so it has to be read raw. */
-function turnGapsIntoSuspects(series: readonly SurveyedSeries[]): void {
-  for (const { gaps, suspects, base, baseline } of series) {
-    if (base === undefined && baseline === "own") for (const bucket of gaps) suspects.add(bucket);
-    gaps.clear();
-  }
+function turnGapsIntoSuspects({ gaps, suspects, base, baseline }: SurveyedSeries): void {
+  if (base === undefined && baseline === "own") for (const bucket of gaps) suspects.add(bucket);
+  gaps.clear();
 }
 
 interface SampleList {
@@ -193,13 +189,13 @@ async function readFirstSamples(
   const least = call("min_over_time", reader.selectRange(narrowed, { from: buckets.step, to: 1 }));
   const found = await reader.readGrid(least, buckets, Number.POSITIVE_INFINITY);
   const firsts = new Map<string, Float64Array>();
-  for (const { labels, values } of found) {
+  await visitInTurns(found, ({ labels, values }) => {
     const key = formatNumericKey(labels);
     const other = firsts.get(key);
     // Buckets with samples of several spellings are suspects, so that there is nothing to compare.
     const own = other?.map((value, bucket) => (Number.isNaN(value) ? readNumber(values, bucket) : value));
     firsts.set(key, own ?? values);
-  }
+  });
   return firsts;
 }
 
@@ -249,13 +245,14 @@ async function refineSuspectBuckets(
       openFrom: to >= newest ? start + newest * step : undefined,
     }),
   );
-  return parts.map((_, at) => {
-    const pieces = Map.groupBy(
-      found.flatMap((ofRun) => requireAt(ofRun, at)),
-      ({ labels }) => formatNumericKey(labels),
-    );
-    return new Map([...pieces].map(([key, list]) => [key, joinSamples(list.map(({ samples }) => samples))]));
-  });
+  return Promise.all(
+    parts.map(async (_, at) => {
+      const pieces = await groupSpellings(found.flatMap((ofRun) => requireAt(ofRun, at)));
+      const join = ([key, list]: readonly [string, readonly SeriesPiece[]]) =>
+        [key, joinSamples(list.map(({ samples }) => samples))] as const;
+      return new Map(await mapInTurns(pieces, join));
+    }),
+  );
 }
 
 interface RefinedRange {
@@ -358,7 +355,7 @@ async function readRawPieces(
       keys.has(formatSeriesKey(series.labels)) ? [{ labels: series.labels, ...dropNonFinite(series) }] : [],
     );
   });
-  return joinSpellings(pieces.flat()).map(({ labels, ...samples }) => ({ labels, samples }));
+  return (await joinSpellings(pieces.flat())).map(({ labels, ...samples }) => ({ labels, samples }));
 }
 
 /** The samples of the series within a finer grid. Its first one counts whatever came before it. An open one may still grow. */
@@ -375,7 +372,7 @@ async function downsampleFinerGrid(
       const keys = new Set(labels.map(formatNumericKey));
       if (keys.size === 0) return { query: finer, series: [] };
       const series = await surveyLastSamples(reader, finer);
-      return { query: finer, series: series.filter((one) => keys.has(formatNumericKey(one.labels))) };
+      return { query: finer, series: series.filter(({ key }) => keys.has(key)) };
     }),
   );
   if (isOpen) await readNewestTogether(reader, parts);
@@ -414,7 +411,7 @@ async function findSeriesStarts(reader: SeriesReader, { query, series }: Surveye
     const lasts = await readLastBefore(reader, narrowed, buckets.start, length);
     const far = await indexBases(reader, { ...query, selector: narrowed }, lasts, length);
     for (const one of unknown) {
-      one.base = far.get(formatNumericKey(one.labels))?.value;
+      one.base = far.get(one.key)?.value;
       one.baseAge = length;
     }
     unknown = unknown.filter(({ base }) => base === undefined);
@@ -425,9 +422,9 @@ async function findSeriesStarts(reader: SeriesReader, { query, series }: Surveye
     unknown,
     unknown.length < series.length,
   );
-  for (const one of unknown) if (newSeries.has(formatNumericKey(one.labels))) one.baseline = "zero";
+  for (const one of unknown) if (newSeries.has(one.key)) one.baseline = "zero";
   // A series whose last sample is not finite may have a finite one before.
-  const nonFinite = unknown.filter(({ labels }) => existing.has(formatNumericKey(labels)));
+  const nonFinite = unknown.filter(({ key }) => existing.has(key));
   if (nonFinite.length === 0) return;
   const raw = await reader.readRaw(
     narrowToSpellings(query, listLabels(nonFinite)),
@@ -435,10 +432,10 @@ async function findSeriesStarts(reader: SeriesReader, { query, series }: Surveye
     buckets.start,
     limit,
   );
-  const finite = joinSpellings(raw.map((one) => ({ ...one, ...dropNonFinite(one) })));
+  const finite = await joinSpellings(raw.map((one) => ({ ...one, ...dropNonFinite(one) })));
   const bases = new Map(finite.map(({ labels, values }) => [formatNumericKey(labels), values.at(-1)]));
   for (const one of nonFinite) {
-    one.base = bases.get(formatNumericKey(one.labels));
+    one.base = bases.get(one.key);
     one.baseAge = undefined;
   }
 }

@@ -114,18 +114,9 @@ const newestTime: Millis = toMillis(allTime.to) - 1;
 const longestRange: Millis = newestTime - oldestTime;
 
 /**
- * The series by key. @throws {Refused} if two have the same key, as after a target has declared another type or unit:
- * one series ends where the other begins, but a function that drops these labels fails for a range with both.
+ * Of two series with one key, as after a target has declared another type or unit: one series ends where the other begins,
+ * but a function that drops these labels fails for a range with both.
  */
-export function indexByKey<T extends { readonly labels: Labels }>(
-  backend: string,
-  found: readonly T[],
-): ReadonlyMap<string, T> {
-  const map = new Map(found.map((series) => [formatSeriesKey(series.labels), series]));
-  if (map.size < found.length) throw createDuplicateSeriesError(backend);
-  return map;
-}
-
 export function createDuplicateSeriesError(backend: string): Refused<"not_supported_by_backend"> {
   const feature = "series that differ in __type__ or __unit__ alone";
   const advice = "choose a range in which each series has one type and unit";

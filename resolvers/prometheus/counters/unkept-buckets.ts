@@ -1,5 +1,6 @@
 // Finds the buckets whose growth depends on the range that is asked for, so that it may not be kept for others. All other
 // growth is the same in every range.
+import { groupInTurns, visitInTurns } from "../../../src/core/async/turns.ts";
 import { readNumber } from "../../../src/core/collections.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { dropBoundLabels } from "./bound-spellings.ts";
@@ -14,8 +15,8 @@ export function noteLookBackGaps(
   unkept: UnkeptBuckets,
   { start, step }: Buckets,
   series: readonly SurveyedSeries[],
-): void {
-  for (const { last, base, baseAge, baseline } of series) {
+): Promise<void> {
+  return visitInTurns(series, ({ last, base, baseAge, baseline }) => {
     // How long before `start` the sample before is at most; negative after it.
     let age = base === undefined ? undefined : baseAge;
     // What is new grows from zero in every range.
@@ -30,26 +31,27 @@ export function noteLookBackGaps(
       age = -bucket * step;
       isKnown = true;
     }
-  }
+  });
 }
 
 /**
  * A histogram without one of its parts in the whole range is computed in another way, or refused. So a bucket with one part
  * alone may have another value in another range. `counts` are the first part.
  */
-export function notePartGaps(
+export async function notePartGaps(
   unkept: UnkeptBuckets,
   { start, step, count }: Buckets,
   counts: readonly SurveyedSeries[],
   others: readonly SurveyedSeries[],
-): void {
+): Promise<void> {
   const keyOf = ({ labels }: SurveyedSeries) => formatSeriesKey(dropBoundLabels(labels));
-  const [counted, parts] = [counts, others].map((series) => Map.groupBy(series, keyOf));
-  for (const key of new Set([...(counted?.keys() ?? []), ...(parts?.keys() ?? [])])) {
-    const [own, other] = [counted?.get(key) ?? [], parts?.get(key) ?? []];
+  const counted = await groupInTurns(counts, keyOf);
+  const parts = await groupInTurns(others, keyOf);
+  await visitInTurns(new Set([...counted.keys(), ...parts.keys()]), (key) => {
+    const [own, other] = [counted.get(key) ?? [], parts.get(key) ?? []];
     for (let bucket = 0; bucket < count; bucket++) {
       const has = ({ last }: SurveyedSeries) => !Number.isNaN(last[bucket]);
       if (own.some(has) !== other.some(has)) unkept.add(start + bucket * step);
     }
-  }
+  });
 }

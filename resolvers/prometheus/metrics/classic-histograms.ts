@@ -1,12 +1,13 @@
 // Reads classic histograms, and what summaries count. A source keeps them as counters of several series, from which
 // `src/metrics/samples.ts` computes the answer. An estimate that would leave some of them out is refused.
-import { requireAt } from "../../../src/core/collections.ts";
+import { groupInTurns, mapInTurns, takeSteps, visitInTurns } from "../../../src/core/async/turns.ts";
+import { requireAt, requireFirst } from "../../../src/core/collections.ts";
 import { createUnsupportedError, type Refused } from "../../../src/core/errors.ts";
 import type { Buckets, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import {
   type CounterSamples,
-  combineObservations,
+  combineObservationsInSteps,
   computeIncrements,
   noSamples,
   type Observations,
@@ -91,7 +92,7 @@ async function readHistogramSeries(
     const observations = group.map((one) => one.observations);
     requireBuckets(plan, measure, observations);
     requireSums(plan, measure, observations);
-    return combineObservations(observations, measure, plan.query.buckets);
+    return takeSteps(combineObservationsInSteps(observations, measure, plan.query.buckets));
   });
 }
 
@@ -161,10 +162,14 @@ export async function readClassicHistograms(
     bucket === undefined && family.kind === "histogram" ? findUncounted() : [],
   ]);
   const [counts, parts] = [requireAt(found, 0), found[1] ?? []];
-  const counted = buildObservedSeries(measure, counts, parts);
-  const keys = new Set(counts.map(({ labels }) => formatSeriesKey(labels)));
-  const lone = bucket === undefined ? [] : parts.map(({ labels }) => dropBoundLabels(labels));
-  const uncounted = [...missing, ...lone].filter((labels) => !keys.has(formatSeriesKey(labels)));
+  const partsOf = await groupByHistogram(parts);
+  const counted = await buildObservedSeries(measure, counts, partsOf);
+  const keys = new Set(await mapInTurns(counts, ({ labels }) => formatSeriesKey(labels)));
+  const lone = bucket === undefined ? [] : [...partsOf.values()].map((own) => requireFirst(own).labels);
+  const uncounted: Labels[] = [];
+  await visitInTurns([...missing, ...lone.map(dropBoundLabels)], (labels) => {
+    if (!keys.has(formatSeriesKey(labels))) uncounted.push(labels);
+  });
   return uncounted.length === 0
     ? counted
     : [...counted, ...(await readWithInfinity(plan, measure, uncounted))];
@@ -186,24 +191,33 @@ async function readWithInfinity(
   const queries = [all, ...(sum === undefined ? [] : [sum]), ...(bucket === undefined ? [] : [bucket])];
   const found = await downsampleCounters(plan.reader, queries.map(narrow));
   const keys = only && new Set(only.map(formatSeriesKey));
-  const counts = requireAt(found, 0)
-    .map(({ labels, samples }) => ({ labels: dropBoundLabels(labels), samples }))
-    .filter(({ labels }) => keys === undefined || keys.has(formatSeriesKey(labels)));
-  const parts = found[1] ?? [];
-  const counted = new Set(counts.map(({ labels }) => formatSeriesKey(labels)));
-  const isLost = ({ labels }: DownsampledSeries) =>
-    (keys?.has(formatHistogramKey(labels)) ?? true) && !counted.has(formatHistogramKey(labels));
-  if (parts.some(isLost)) throw createNoCountError(plan.backend);
-  return buildObservedSeries(measure, counts, parts);
+  const counts: DownsampledSeries[] = [];
+  const counted = new Set<string>();
+  await visitInTurns(requireAt(found, 0), ({ samples, ...one }) => {
+    const labels = dropBoundLabels(one.labels);
+    const key = formatSeriesKey(labels);
+    if (keys?.has(key) === false) return;
+    counts.push({ labels, samples });
+    counted.add(key);
+  });
+  const partsOf = await groupByHistogram(found[1] ?? []);
+  for (const key of partsOf.keys())
+    if ((keys?.has(key) ?? true) && !counted.has(key)) throw createNoCountError(plan.backend);
+  return buildObservedSeries(measure, counts, partsOf);
+}
+
+type HistogramParts = ReadonlyMap<string, readonly DownsampledSeries[]>;
+
+function groupByHistogram(parts: readonly DownsampledSeries[]): Promise<HistogramParts> {
+  return groupInTurns(parts, ({ labels }) => formatHistogramKey(labels));
 }
 
 function buildObservedSeries(
   { combine }: ObservationMeasure,
   counts: readonly DownsampledSeries[],
-  parts: readonly DownsampledSeries[],
-): readonly ObservedSeries[] {
-  const partsOf = Map.groupBy(parts, ({ labels }) => formatHistogramKey(labels));
-  return counts.map(({ labels, samples: count }) => {
+  partsOf: HistogramParts,
+): Promise<readonly ObservedSeries[]> {
+  return mapInTurns(counts, ({ labels, samples: count }) => {
     const own = partsOf.get(formatSeriesKey(labels)) ?? [];
     const sum = own[0]?.samples ?? noSamples;
     const observations = isEstimated(combine) ? buildObservations(count, own) : { count, sum, buckets: [] };

@@ -1,6 +1,6 @@
 // Means and estimates of classic histograms from the growth of their parts by group, as the source adds it up.
 
-import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
+import { groupInTurns, yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { readNumber } from "../../../src/core/collections.ts";
 import { estimateFromCounts, parseBound } from "../../../src/metrics/samples.ts";
 import { type GridSeries, readLabel } from "../counters/series-reader.ts";
@@ -56,7 +56,7 @@ async function estimateGroups(
   counts: readonly GridSeries[],
   buckets: readonly GridSeries[],
 ): Promise<readonly CombinedGroup[]> {
-  const bucketsOf = Map.groupBy(buckets, ({ labels }) => formatGroupKey(plan, labels));
+  const bucketsOf = await groupInTurns(buckets, ({ labels }) => formatGroupKey(plan, labels));
   const groups: CombinedGroup[] = [];
   let points = 0;
   for (const { labels, values: counted } of counts) {

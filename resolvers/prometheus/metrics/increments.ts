@@ -1,7 +1,8 @@
 // Reads the growth of counters by group.
+import { takeSteps } from "../../../src/core/async/turns.ts";
 import { createTooManyPointsError } from "../../../src/core/errors.ts";
 import type { Buckets, Series } from "../../../src/core/rows.ts";
-import { combineIncrements } from "../../../src/metrics/samples.ts";
+import { combineIncrementsInSteps } from "../../../src/metrics/samples.ts";
 import { downsampleCounter } from "../counters/counter-downsampling.ts";
 import { longestReach } from "../counters/grouped-growth.ts";
 import {
@@ -35,9 +36,11 @@ function buildGrouping(plan: SeriesPlan, name: string, read: PartReader): Parame
 async function readBySeries(plan: SeriesPlan, name: string): Promise<readonly Series[]> {
   const found = await downsampleCounter(plan.reader, buildCounterQuery(plan, name, {}));
   return combineByGroup(plan, found, (group) =>
-    combineIncrements(
-      group.map(({ samples }) => samples),
-      plan.query.buckets,
+    takeSteps(
+      combineIncrementsInSteps(
+        group.map(({ samples }) => samples),
+        plan.query.buckets,
+      ),
     ),
   );
 }

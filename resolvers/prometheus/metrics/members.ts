@@ -264,7 +264,8 @@ async function readRawPart(
   const found = await runConcurrent(selectors, (one) => reader.readRaw(one, from, to, limit));
   // Two chunks may find the same series.
   const series = [...new Map(found.flat().map((one) => [formatSeriesKey(one.labels), one])).values()];
-  return joinSpellings(series.map(({ labels, ...samples }) => ({ labels, ...dropNonFinite(samples) })))
+  const finite = series.map(({ labels, ...samples }) => ({ labels, ...dropNonFinite(samples) }));
+  return (await joinSpellings(finite))
     .filter(({ times }) => times.length > 0)
     .map(({ labels, times, values }) => ({ labels, samples: { times, values, baseline: "own" } }));
 }

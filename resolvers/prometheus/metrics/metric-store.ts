@@ -240,7 +240,7 @@ async function readCumulativeMean(
   const { query, reader, limit } = plan;
   const selector = narrowSelector(selectPart(query.match, query.metric), plan.matchers);
   const { start, step, count } = query.buckets;
-  const raw = joinSpellings(await reader.readRaw(selector, start, start + step * count, limit));
+  const raw = await joinSpellings(await reader.readRaw(selector, start, start + step * count, limit));
   return combineByGroup(plan, raw, (group) =>
     takeSteps(combineCumulativeInSteps(group.map(dropNonFinite), measure, query.buckets)),
   );

@@ -172,7 +172,9 @@ async function readClassicSeries(
   const counts = await read(count);
   const [sums, buckets] = await Promise.all([read(sum), read(bucket)]);
   const sumByKey = new Map(sums.map((series) => [formatSeriesKey(series.labels), series]));
-  const bucketsByKey = Map.groupBy(joinSpellings(buckets), (series) => formatHistogramKey(series.labels));
+  const bucketsByKey = Map.groupBy(await joinSpellings(buckets), (series) =>
+    formatHistogramKey(series.labels),
+  );
   return counts.map((series) => {
     const key = formatSeriesKey(series.labels);
     return buildHistogramSeries(series, sumByKey.get(key) ?? noSamples, bucketsByKey.get(key) ?? []);

@@ -2,12 +2,12 @@
 // and the combination of each group into one series of the answer.
 
 import {
+  createPause,
   groupInTurns,
   type MaybePromise,
   sortInSteps,
   takeSteps,
   visitInTurns,
-  yieldToEventLoop,
 } from "../../../src/core/async/turns.ts";
 import { requireFirst } from "../../../src/core/collections.ts";
 import { createTooManyPointsError } from "../../../src/core/errors.ts";
@@ -101,14 +101,11 @@ export async function combineByGroup<T extends { readonly labels: Labels }>(
   const pointCount = groups.size * buckets.count;
   if (pointCount > pointLimit) throw createTooManyPointsError(pointLimit, pointCount);
   const all: { readonly labels: Labels; readonly values: Float64Array }[] = [];
-  let points = pointsPerTurn;
+  const pause = createPause();
   for (const group of groups.values()) {
-    if (points >= pointsPerTurn) {
-      await yieldToEventLoop();
-      points = 0;
-    }
     all.push({ labels: requireFirst(group).labels, values: await combine(group) });
-    points += group.length * buckets.count;
+    const paused = pause();
+    if (paused !== undefined) await paused;
   }
   return toSortedSeries(plan, all);
 }

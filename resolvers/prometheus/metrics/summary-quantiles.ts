@@ -101,9 +101,9 @@ async function dropCreatedTimestampZeros(
     readRawBuckets(reader, selector, ofSummaries, buckets, limit),
     readRawBuckets(reader, counting.selector, ofSummaries, buckets, limit),
   ]);
-  const rawByKey = indexSeries(raw);
-  const countByKey = indexSeries(rawCounts);
-  const suspectsByKey = groupSpellings(suspects);
+  const rawByKey = await indexSeries(raw);
+  const countByKey = await indexSeries(rawCounts);
+  const suspectsByKey = await groupSpellings(suspects);
   return quantiles.map((one): DownsampledSeries => {
     const key = formatNumericKey(one.labels);
     const read = new Set(suspectsByKey.get(key)?.map(({ bucket }) => bucket));
@@ -123,8 +123,8 @@ async function dropCreatedTimestampZeros(
   });
 }
 
-function indexSeries(series: readonly RawSeries[]): ReadonlyMap<string, RawSeries> {
-  return new Map(joinSpellings(series).map((one) => [formatNumericKey(one.labels), one]));
+async function indexSeries(series: readonly RawSeries[]): Promise<ReadonlyMap<string, RawSeries>> {
+  return new Map((await joinSpellings(series)).map((one) => [formatNumericKey(one.labels), one]));
 }
 
 type Sample = readonly [time: Millis, value: number];

@@ -154,6 +154,17 @@ export async function visitInTurns<T>(
   }
 }
 
+/** As `Array.prototype.map`, in turns of the event loop. @throws the signal's reason */
+export async function mapInTurns<T, R>(
+  items: Iterable<T>,
+  map: (item: T) => R,
+  signal?: AbortSignal,
+): Promise<R[]> {
+  const mapped: R[] = [];
+  await visitInTurns(items, (item) => mapped.push(map(item)), signal);
+  return mapped;
+}
+
 /** As `Map.groupBy`, in turns of the event loop. @throws the signal's reason */
 export async function groupInTurns<T>(
   items: Iterable<T>,

@@ -1,14 +1,21 @@
 // Combines the series of several backends into the series of an answer, by the definitions in `src/metrics/samples.ts`.
 
-import { type Steps, takeSteps, yieldToEventLoop } from "../core/async/turns.ts";
+import {
+  groupInTurns,
+  mapInTurns,
+  type Steps,
+  sortInSteps,
+  takeSteps,
+  yieldToEventLoop,
+} from "../core/async/turns.ts";
 import { compareLists, readOwn } from "../core/collections.ts";
 import { createTooManyPointsError, createUnsupportedError } from "../core/errors.ts";
 import type { Buckets, Measure, Series } from "../core/rows.ts";
 import {
   type CounterSamples,
   combineCumulativeInSteps,
-  combineIncrements,
-  combineObservations,
+  combineIncrementsInSteps,
+  combineObservationsInSteps,
   combineSamplesInSteps,
   computeIncrements,
   computeMean,
@@ -29,11 +36,11 @@ export async function combineMembers(
 ): Promise<readonly Series[]> {
   const keys = Object.keys(tags).sort();
   const valuesOf = (member: SeriesMember) => keys.map((key) => readOwn(member.tags, key) ?? "");
-  const groups = [...Map.groupBy(members, (member) => JSON.stringify(valuesOf(member))).values()];
-  const points = groups.length * buckets.count;
+  const groups = await groupInTurns(members, (member) => JSON.stringify(valuesOf(member)), signal);
+  const points = groups.size * buckets.count;
   if (points > pointLimit) throw createTooManyPointsError(pointLimit, points);
   const found: { readonly group: readonly string[]; readonly values: Float64Array }[] = [];
-  for (const group of groups) {
+  for (const group of groups.values()) {
     await yieldToEventLoop();
     signal.throwIfAborted();
     const [first] = group;
@@ -41,12 +48,15 @@ export async function combineMembers(
     const hasValue = values.some((value) => !Number.isNaN(value));
     if (first !== undefined && hasValue) found.push({ group: valuesOf(first), values });
   }
-  return found
-    .sort((a, b) => compareLists(a.group, b.group))
-    .map(({ group, values }) => ({
-      tags: Object.fromEntries(keys.map((key, at) => [key, group[at] ?? ""])),
-      values,
-    }));
+  const sorted = await takeSteps(
+    sortInSteps(found, (a, b) => compareLists(a.group, b.group)),
+    signal,
+  );
+  const toSeries = ({ group, values }: (typeof found)[number]): Series => ({
+    tags: Object.fromEntries(keys.map((key, at) => [key, group[at] ?? ""])),
+    values,
+  });
+  return mapInTurns(sorted, toSeries, signal);
 }
 
 function* combineGroup(
@@ -64,11 +74,11 @@ function* combineGroup(
         : yield* combineSamplesInSteps(samples, measure, buckets);
     }
     case "increment":
-      return combineIncrements(samples, buckets);
+      return yield* combineIncrementsInSteps(samples, buckets);
     case "cumulative":
       return yield* combineCumulativeInSteps(samples, measure, buckets);
     case "observations":
-      return combineObserved(backends, group, measure, buckets);
+      return yield* combineObserved(backends, group, measure, buckets);
   }
   return measure satisfies never;
 }
@@ -102,12 +112,12 @@ function combineOwnValues(
 }
 
 /** @throws {Refused} where some of what was observed would be left out */
-function combineObserved(
+function* combineObserved(
   backends: string,
   group: readonly SeriesMember[],
   measure: ObservationMeasure,
   buckets: Buckets,
-): Float64Array {
+): Steps<Float64Array> {
   const exported = group.flatMap((member) => ("values" in member ? [member.values] : []));
   const [only] = exported;
   if (only !== undefined) {
@@ -127,7 +137,7 @@ function combineObserved(
     const lost = measure.combine === "mean" ? "its sum" : "buckets";
     throw createUnsupportedError(backends, `the ${measure.combine} of what is counted without ${lost}`);
   }
-  return combineObservations(observed, measure, buckets);
+  return yield* combineObservationsInSteps(observed, measure, buckets);
 }
 
 function hasGrown(count: CounterSamples, buckets: Buckets): boolean {

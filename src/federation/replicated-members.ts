@@ -2,7 +2,14 @@
 // Everything is read raw: what a source reduces cannot be told apart by scraper any more.
 
 import { mapConcurrent } from "../core/async/concurrency.ts";
-import { type Steps, takeSteps, yieldToEventLoop } from "../core/async/turns.ts";
+import {
+  mapInTurns,
+  type Steps,
+  sortInSteps,
+  takeSteps,
+  visitInTurns,
+  yieldToEventLoop,
+} from "../core/async/turns.ts";
 import { findFirstAtOrAfter, requireAt, requireFirst, requireKey, zip } from "../core/collections.ts";
 import { createTooManySamplesError, createUnsupportedError, type Refused } from "../core/errors.ts";
 import { type Buckets, compare } from "../core/rows.ts";
@@ -28,6 +35,8 @@ interface Stream {
   readonly ownKey: string;
   /** Without the label of its scraper. */
   readonly tags: Tags;
+  /** Of these tags (`formatTagsKey`). */
+  readonly tagsKey: string;
   readonly member: SampledMember;
 }
 
@@ -60,12 +69,12 @@ export async function readReplicated(
     budget,
     signal,
   );
-  const groups = groupStreams(places, near, query);
+  const groups = await groupStreams(places, near, query, signal);
   const far = needsPast ? await readFarStreams(places, query, groups, budget, signal) : [];
   const whole =
     far.length === 0
       ? groups
-      : groupStreams(places, await takeSteps(joinStreams([...far, ...near]), signal), query);
+      : await groupStreams(places, await takeSteps(joinStreams([...far, ...near]), signal), query, signal);
   const merged: MergedGroup[] = [];
   for (const group of whole) {
     await yieldToEventLoop();
@@ -101,10 +110,12 @@ async function readStreams(
     const found = await place.members.readRaw(asked, own);
     for (const member of found) budget.read += countSamples(member);
     if (budget.read > budget.limit) throw createTooManySamplesError(budget.limit, budget.read);
-    return found.map((member) => {
+    const toStream = (member: SampledMember): Stream => {
       const tags = dropReplica(place, member.tags);
-      return { place, ownKey: formatTagsKey(member.tags), tags, member };
-    });
+      const ownKey = formatTagsKey(member.tags);
+      return { place, ownKey, tags, tagsKey: tags === member.tags ? ownKey : formatTagsKey(tags), member };
+    };
+    return mapInTurns(found, toStream, own);
   };
   return (await mapConcurrent(places, places.length, read, signal)).flat();
 }
@@ -133,9 +144,13 @@ async function readFarStreams(
   );
   if (open.length === 0 || span.from >= span.to) return [];
   const keys = new Set(open.flatMap((group) => group.keys));
-  const only = open.map(readSharedTags);
-  const found = await readStreams(places, query, span, budget, signal, only);
-  return found.filter(({ place, tags }) => place.listKeys(tags).some((key) => keys.has(key)));
+  const only = await mapInTurns(open, readSharedTags, signal);
+  const far: Stream[] = [];
+  const keepKnown = (stream: Stream): void => {
+    if (stream.place.listKeys(stream.tags).some((key) => keys.has(key))) far.push(stream);
+  };
+  await visitInTurns(await readStreams(places, query, span, budget, signal, only), keepKnown, signal);
+  return far;
 }
 
 /** What the series has as tags in every place. */
@@ -149,26 +164,32 @@ function readSharedTags({ streams }: StreamGroup): Tags {
  * were found depends on what else was read.
  * @throws {Refused} where two places have one series, and not both say that it may be so, or where it is unclear which one
  */
-function groupStreams(
+async function groupStreams(
   places: readonly ReadablePlace[],
   streams: readonly Stream[],
   { metric }: SeriesQuery,
-): readonly StreamGroup[] {
+  signal: AbortSignal,
+): Promise<readonly StreamGroup[]> {
   const order = new Map(places.map((place, at) => [place, at]));
   const compareStreams = (a: Stream, b: Stream): number =>
     requireKey(order, a.place) - requireKey(order, b.place) || compare(a.ownKey, b.ownKey);
-  const keyed = streams.map((stream) => ({ stream, keys: stream.place.listKeys(stream.tags) }));
-  return collectByKeys(keyed, metric).flatMap((group): readonly StreamGroup[] => {
+  const divide = (group: StreamGroup): readonly StreamGroup[] => {
     const own = [...group.streams].sort(compareStreams);
     const holders = [...new Set(own.map(({ place }) => place))];
-    const ofOnePlace = Map.groupBy(own, ({ place, tags }) => `${order.get(place)} ${formatTagsKey(tags)}`);
+    const ofOnePlace = Map.groupBy(own, ({ place, tagsKey }) => `${order.get(place)} ${tagsKey}`);
     if (holders.length === 1) return [...ofOnePlace.values()].map(createGroupOfPlace);
     const { tags } = requireFirst(own);
     if (holders.some(({ replica }) => replica === undefined))
       throw createEqualSeriesError(holders, metric, tags);
     if (ofOnePlace.size > holders.length) throw createUnclearSeriesError(own, metric);
     return [{ ...group, streams: own }];
-  });
+  };
+  const keyed = await mapInTurns(
+    streams,
+    (stream): KeyedStream => ({ stream, keys: stream.place.listKeys(stream.tags) }),
+    signal,
+  );
+  return (await mapInTurns(await collectByKeys(keyed, metric, signal), divide, signal)).flat();
 }
 
 /** Of streams of one place with equal tags, which may share keys with others of the place. */
@@ -189,17 +210,21 @@ interface OpenGroup {
 }
 
 /** Groups streams that have a key in common. @throws {Refused} where one has keys of two groups, and not all are of one place */
-function collectByKeys(streams: readonly KeyedStream[], metric: string): readonly StreamGroup[] {
+async function collectByKeys(
+  streams: readonly KeyedStream[],
+  metric: string,
+  signal: AbortSignal,
+): Promise<Iterable<StreamGroup>> {
   const groups = new Set<OpenGroup>();
   const groupOfKey = new Map<string, OpenGroup>();
   /** In one place, series with other tags are others. */
   const groupOfSeries = new Map<string, OpenGroup>();
-  for (const { stream, keys } of streams.toSorted((a, b) => a.keys.length - b.keys.length)) {
+  const collect = ({ stream, keys }: KeyedStream): void => {
     const found = new Set(keys.flatMap((key) => groupOfKey.get(key) ?? []));
     const all = [...found].flatMap(({ streams }) => streams);
     if (found.size > 1 && all.some(({ place }) => place !== stream.place))
       throw createUnclearSeriesError([stream, ...all], metric);
-    const series = `${stream.place.backend} ${formatTagsKey(stream.tags)}`;
+    const series = `${stream.place.backend} ${stream.tagsKey}`;
     const known = found.size === 1 ? requireFirst([...found]) : groupOfSeries.get(series);
     const group = known ?? { keys: keys.filter((key) => !groupOfKey.has(key)), streams: [] };
     const own = new Set(keys);
@@ -209,8 +234,13 @@ function collectByKeys(streams: readonly KeyedStream[], metric: string): readonl
     groups.add(group);
     for (const key of group.keys) groupOfKey.set(key, group);
     groupOfSeries.set(series, group);
-  }
-  return [...groups];
+  };
+  const sorted = await takeSteps(
+    sortInSteps(streams, (a, b) => a.keys.length - b.keys.length),
+    signal,
+  );
+  await visitInTurns(sorted, collect, signal);
+  return groups;
 }
 
 function createUnclearSeriesError(
@@ -232,6 +262,7 @@ function* joinStreams(streams: readonly Stream[]): Steps<readonly Stream[]> {
       const { tags } = first.member;
       const member = pieces.length === 1 ? first.member : yield* mergeMembers(tags, pieces);
       joined.push({ ...first, member });
+      yield;
     }
   }
   return joined;
@@ -303,7 +334,7 @@ async function setBaselines(
 ): Promise<readonly SampledMember[]> {
   const { start } = query.buckets;
   const open = groups.filter(({ member }) => (readTimes(member)[0] ?? start) >= start);
-  if (open.length === 0) return groups.map(({ member }) => setOwnBaselines(member, "own"));
+  if (open.length === 0) return mapInTurns(groups, ({ member }) => setOwnBaselines(member, "own"), signal);
   const [isHeld, firsts] = await Promise.all([
     findHeldGroups(places, query, open, signal),
     mapConcurrent(
@@ -314,10 +345,11 @@ async function setBaselines(
     ),
   ]);
   const begun = Math.min(...firsts);
-  return groups.map((group) => {
+  const set = (group: MergedGroup): SampledMember => {
     const isNew = !isHeld(group) && begun < (readTimes(group.member)[0] ?? begun);
     return setOwnBaselines(group.member, isNew ? "zero" : "own");
-  });
+  };
+  return mapInTurns(groups, set, signal);
 }
 
 /** Which series had a sample before the buckets, in any place. */
@@ -327,24 +359,25 @@ async function findHeldGroups(
   open: readonly StreamGroup[],
   signal: AbortSignal,
 ): Promise<(group: StreamGroup) => boolean> {
-  const only = open.map(readSharedTags);
+  const only = await mapInTurns(open, readSharedTags, signal);
   const find = async (place: ReadablePlace, own: AbortSignal) => {
     const { start } = query.buckets;
     const found = await place.members.findHeldBefore(dropForcedTags(place, query), start, only, own);
-    const tags = found.map((one) => dropReplica(place, one));
-    return {
-      tags: new Set(tags.map(formatTagsKey)),
-      keys: new Set(tags.flatMap((one) => place.listKeys(one))),
+    const [tagsKeys, keys] = [new Set<string>(), new Set<string>()];
+    const add = (one: Tags): void => {
+      const tags = dropReplica(place, one);
+      tagsKeys.add(formatTagsKey(tags));
+      for (const key of place.listKeys(tags)) keys.add(key);
     };
+    await visitInTurns(found, add, own);
+    return { tagsKeys, keys };
   };
   const held = await mapConcurrent(places, places.length, find, signal);
   return ({ keys, streams }) =>
     zip(places, held).some(([place, past]) => {
       const own = streams.find((stream) => stream.place === place);
       // In one place, one series may have the label that another one lacks.
-      return own === undefined
-        ? keys.some((key) => past.keys.has(key))
-        : past.tags.has(formatTagsKey(own.tags));
+      return own === undefined ? keys.some((key) => past.keys.has(key)) : past.tagsKeys.has(own.tagsKey);
     });
 }
 

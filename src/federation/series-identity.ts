@@ -24,18 +24,25 @@ export interface ReadablePlace extends IdentifiedPlace {
 export function identifyPlaces(places: readonly MetricPlace[]): readonly IdentifiedPlace[] {
   const forced = places.map((place) => dropReplica(place, place.match));
   const valuesOf = collectValues(forced);
+  const labelsOfAll = [...valuesOf.keys()];
   const dropForced = (tags: Tags): Tags =>
     Object.fromEntries(Object.entries(tags).filter(([key]) => !valuesOf.has(key)));
   return places.map((place, at) => {
-    const others = forced.filter((_, other) => other !== at);
+    const others = deduplicateTags(forced.filter((_, other) => other !== at));
     const listKeys = (tags: Tags): readonly string[] => {
       const own = dropReplica(place, { ...place.match, ...tags });
+      if (labelsOfAll.every((label) => Object.hasOwn(own, label))) return [formatTagsKey(own)];
       // As it may be in each other place, where the labels that are forced have one value.
       const forms = others.flatMap((labels) => completeTags(place, { ...labels, ...own }, valuesOf));
       return [...new Set([own, ...forms].map(formatTagsKey))];
     };
     return { ...place, listKeys, dropForced };
   });
+}
+
+/** Places that differ in their scraper alone force the same labels: a series has one form in all of them. */
+function deduplicateTags(all: readonly Tags[]): readonly Tags[] {
+  return [...new Map(all.map((tags) => [formatTagsKey(tags), tags])).values()];
 }
 
 function collectValues(all: readonly Tags[]): ReadonlyMap<string, ReadonlySet<string>> {

@@ -208,7 +208,7 @@ async function readWithInfinity(
 
 type HistogramParts = ReadonlyMap<string, readonly DownsampledSeries[]>;
 
-function groupByHistogram(parts: readonly DownsampledSeries[]): Promise<HistogramParts> {
+export function groupByHistogram(parts: readonly DownsampledSeries[]): Promise<HistogramParts> {
   return groupInTurns(parts, ({ labels }) => formatHistogramKey(labels));
 }
 

@@ -1,6 +1,7 @@
 // Single series, of which a store over several sources computes measures itself.
+import { mapInTurns, visitInTurns } from "../../../src/core/async/turns.ts";
 import { createUnsupportedError } from "../../../src/core/errors.ts";
-import { type CounterSamples, dropNonFinite, noSamples } from "../../../src/metrics/samples.ts";
+import { dropNonFinite, noSamples, type Samples } from "../../../src/metrics/samples.ts";
 import type {
   MemberReader,
   RawMemberQuery,
@@ -11,12 +12,7 @@ import type {
 } from "../../../src/store/metrics.ts";
 import { matchAnyOf, narrowSelector, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import {
-  dropBoundLabels,
-  formatHistogramKey,
-  infinities,
-  joinSpellings,
-} from "../counters/bound-spellings.ts";
+import { dropBoundLabels, infinities, joinSpellings } from "../counters/bound-spellings.ts";
 import { type DownsampledSeries, downsampleCounter } from "../counters/counter-downsampling.ts";
 import { chunkSeries, narrowToSeries } from "../counters/series-narrowing.ts";
 import { formatSeriesKey, runConcurrent } from "../counters/series-reader.ts";
@@ -24,6 +20,7 @@ import { findEarlierSeries, findMetricStart, type SeriesStartQuery } from "../co
 import {
   buildObservations,
   createNoCountError,
+  groupByHistogram,
   type ObservedSeries,
   readClassicHistograms,
   requireCounts,
@@ -54,8 +51,13 @@ export function createMemberReader(runQuery: QueryRunner): MemberReader {
       const buckets = { start: before, step: 1, count: 1 };
       const run: PlanRunner<readonly Tags[]> = async (shape, plan) => {
         const held = await findEarlierSeries(plan.reader, buildStartQueries(shape, plan), only, before);
-        const tags = held.map((labels) => readAllTags(shape, plan, labels));
-        return [...new Map(tags.map((own) => [formatSeriesKey(own), own])).values()];
+        const tagsByKey = new Map<string, Tags>();
+        const add = (labels: Labels) => {
+          const tags = readAllTags(shape, plan, labels);
+          tagsByKey.set(formatSeriesKey(tags), tags);
+        };
+        await visitInTurns(held, add);
+        return [...tagsByKey.values()];
       };
       return runQuery({ ...query, buckets, lookBack: 0, pointLimit: 0 }, signal, run, []);
     },
@@ -118,7 +120,7 @@ async function readMembers(shape: MetricShape, plan: SeriesPlan): Promise<readon
       return found.map(({ labels, values }) => ({ tags: readAllTags(shape, plan, labels), values }));
     }
     case "increment":
-      return (await downsampleCounter(plan.reader, buildCounterQuery(plan, metric, {}))).map(toMember);
+      return mapInTurns(await downsampleCounter(plan.reader, buildCounterQuery(plan, metric, {})), toMember);
     case "cumulative": {
       if (measure.combine === "mean") {
         const { start, step, count } = plan.query.buckets;
@@ -126,13 +128,13 @@ async function readMembers(shape: MetricShape, plan: SeriesPlan): Promise<readon
       }
       const needsFirst = measure.combine === "first" || measure.combine === "min";
       const query = buildCounterQuery(plan, metric, { needsFirst, looksBack: false });
-      return (await downsampleCounter(plan.reader, query)).map(toMember);
+      return mapInTurns(await downsampleCounter(plan.reader, query), toMember);
     }
     case "observations": {
       requireCounted(plan);
       if (shape === "summary" && isEstimated(measure.combine)) return readSummary(plan, measure);
       const found = await readClassicHistograms(plan, measure);
-      return found.map((one) => toObserved(shape, plan, one));
+      return mapInTurns(found, (one) => toObserved(shape, plan, one));
     }
   }
   return measure satisfies never;
@@ -176,7 +178,8 @@ async function readRawMembers(
     await refuseSummaries(plan, start, end, only);
     return [];
   }
-  return (await readRawHistograms(plan, start, end, only)).map((one) => toObserved(shape, plan, one));
+  const found = await readRawHistograms(plan, start, end, only);
+  return mapInTurns(found, (one) => toObserved(shape, plan, one));
 }
 
 /** @throws {Refused} where the query selects summaries: quantiles of several scrapers are not merged */
@@ -201,7 +204,7 @@ async function readRawSeries(
   only?: readonly Tags[],
 ): Promise<readonly SampledMember[]> {
   const found = await readRawPart(plan, selectPart(plan.query.match, plan.query.metric), from, to, only);
-  return found.map(({ labels, samples }) => ({ tags: readAllTags(shape, plan, labels), samples }));
+  return mapInTurns(found, ({ labels, samples }) => ({ tags: readAllTags(shape, plan, labels), samples }));
 }
 
 async function readRawHistograms(
@@ -227,27 +230,22 @@ async function readRawHistograms(
     sum === undefined ? [] : readRawPart(plan, sum.metric, from, to, only),
     isBucketed ? readRawPart(plan, bucket?.metric ?? infinity, from, to, only) : [],
   ]);
-  const countOf = indexSamples(counts);
-  const sumOf = indexSamples(sums);
-  const bucketsOf = Map.groupBy(buckets, ({ labels }) => formatHistogramKey(labels));
-  const labelsOf = new Map(
-    [...counts, ...sums, ...buckets].map(({ labels }) => [
-      formatHistogramKey(labels),
-      dropBoundLabels(labels),
-    ]),
-  );
-  return [...labelsOf].map(([key, labels]) => {
+  const [countsOf, sumsOf, bucketsOf] = [
+    await groupByHistogram(counts),
+    await groupByHistogram(sums),
+    await groupByHistogram(buckets),
+  ];
+  const build = (key: string): ObservedSeries => {
     const own = bucketsOf.get(key) ?? [];
+    const [count, sum] = [countsOf.get(key)?.at(-1), sumsOf.get(key)?.at(-1)];
     const total = own.find((one) => infinities.includes(one.labels.le ?? ""))?.samples;
-    const counted = countOf.get(key) ?? total;
+    const counted = count?.samples ?? total;
     if (counted === undefined) throw createNoCountError(backend);
     const parts = isEstimated(measure.combine) ? buildObservations(counted, own).buckets : [];
-    return { labels, observations: { count: counted, sum: sumOf.get(key) ?? noSamples, buckets: parts } };
-  });
-}
-
-function indexSamples(series: readonly DownsampledSeries[]): ReadonlyMap<string, CounterSamples> {
-  return new Map(series.map(({ labels, samples }) => [formatHistogramKey(labels), samples]));
+    const labels = dropBoundLabels((own.at(-1) ?? sum ?? count)?.labels ?? {});
+    return { labels, observations: { count: counted, sum: sum?.samples ?? noSamples, buckets: parts } };
+  };
+  return mapInTurns(new Set([...countsOf.keys(), ...sumsOf.keys(), ...bucketsOf.keys()]), build);
 }
 
 /** The finite samples from `from` until before `to`, of the series that a part of the metric has. */
@@ -263,9 +261,11 @@ async function readRawPart(
     only === undefined ? [selector] : chunkSeries(only).map((tags) => narrowToSeries(selector, tags));
   const found = await runConcurrent(selectors, (one) => reader.readRaw(one, from, to, limit));
   // Two chunks may find the same series.
-  const series = [...new Map(found.flat().map((one) => [formatSeriesKey(one.labels), one])).values()];
-  const finite = series.map(({ labels, ...samples }) => ({ labels, ...dropNonFinite(samples) }));
-  return (await joinSpellings(finite))
+  const byKey = new Map<string, Samples & { readonly labels: Labels }>();
+  await visitInTurns(found.flat(), ({ labels, ...samples }) =>
+    byKey.set(formatSeriesKey(labels), { labels, ...dropNonFinite(samples) }),
+  );
+  return (await joinSpellings([...byKey.values()]))
     .filter(({ times }) => times.length > 0)
     .map(({ labels, times, values }) => ({ labels, samples: { times, values, baseline: "own" } }));
 }

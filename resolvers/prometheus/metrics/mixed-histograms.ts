@@ -1,13 +1,14 @@
 // Histograms that a source has in both forms: classic parts and, under the name of the family, native samples. Both may
 // be scraped together, and then the classic parts are complete. Or a target has changed from one form to the other, and
 // then the samples of both are those of one counter, which does not restart with its form.
+import { groupInTurns, mapInTurns, takeSteps } from "../../../src/core/async/turns.ts";
 import { readNumber } from "../../../src/core/collections.ts";
 import { createUnsupportedError } from "../../../src/core/errors.ts";
 import type { Buckets, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import {
   type CounterSamples,
-  combineObservations,
+  combineObservationsInSteps,
   noSamples,
   type Observations,
   type Samples,
@@ -28,6 +29,7 @@ import {
 } from "./classic-histograms.ts";
 import type { HistogramGrowth } from "./histogram-growth.ts";
 import {
+  collectSpans,
   createNativeForm,
   findCommonBounds,
   findNewSeries,
@@ -128,14 +130,14 @@ function sumPairs(counts: Float64Array): Float64Array {
  * The bounds at which native histograms are counted in a group with these classic ones. `undefined` if no bounds are
  * exact, because a classic bound lies inside a native bucket and some bucket of the answer has both forms.
  */
-function chooseBounds(
+async function chooseBounds(
   classic: readonly Observations[],
   native: readonly HistogramGrowth[],
   { start, step }: Buckets,
-): readonly number[] | undefined {
+): Promise<readonly number[] | undefined> {
   const bounds = classic.flatMap((one) => one.buckets.map(({ bound }) => bound)).filter(Number.isFinite);
   const kept = [...new Set([...bounds, ...native.flatMap((one) => one.classicBounds)])].sort((a, b) => a - b);
-  const spans = native.flatMap((one) => one.spans);
+  const spans = await collectSpans(native);
   if (kept.length === 0) return findCommonBounds(native);
   if (!kept.some((bound) => isInsideBucket(bound, spans))) return kept;
   if (native.some((one) => one.classicBounds.length > 0)) return undefined;
@@ -172,10 +174,10 @@ async function readClassicSeries(
   const counts = await read(count);
   const [sums, buckets] = await Promise.all([read(sum), read(bucket)]);
   const sumByKey = new Map(sums.map((series) => [formatSeriesKey(series.labels), series]));
-  const bucketsByKey = Map.groupBy(await joinSpellings(buckets), (series) =>
+  const bucketsByKey = await groupInTurns(await joinSpellings(buckets), (series) =>
     formatHistogramKey(series.labels),
   );
-  return counts.map((series) => {
+  return mapInTurns(counts, (series) => {
     const key = formatSeriesKey(series.labels);
     return buildHistogramSeries(series, sumByKey.get(key) ?? noSamples, bucketsByKey.get(key) ?? []);
   });
@@ -249,14 +251,14 @@ export async function readMixedHistogram(
   );
   if (grown.length === 0 && hasOnlySummaries(measure, even)) return readSummary(plan, measure);
   const members: readonly (ObservedSeries | HistogramGrowth)[] = [...even, ...grown];
-  return combineByGroup(plan, members, (group) => {
+  return combineByGroup(plan, members, async (group) => {
     const classics = group.flatMap((one) => ("observations" in one ? one.observations : []));
     requireBuckets(plan, measure, classics);
     requireSums(plan, measure, classics);
     const natives = group.flatMap((one) => ("observations" in one ? [] : one));
     if (classic.bucket !== undefined && natives.some(({ hasUnbucketed }) => hasUnbucketed))
       throw createNoBucketsError(backend, measure.combine);
-    const bounds = classic.bucket === undefined ? [] : chooseBounds(classics, natives, query.buckets);
+    const bounds = classic.bucket === undefined ? [] : await chooseBounds(classics, natives, query.buckets);
     if (bounds === undefined) {
       const feature = `${measure.combine} over classic and native buckets together`;
       throw createUnsupportedError(
@@ -264,8 +266,8 @@ export async function readMixedHistogram(
         `${feature}; a range before or after the change, or count and mean, can be had`,
       );
     }
-    const counted = natives.map((growth) => toObservations(growth, bounds, query.buckets));
-    return combineObservations([...classics, ...counted], measure, query.buckets);
+    const counted = await mapInTurns(natives, (growth) => toObservations(growth, bounds, query.buckets));
+    return takeSteps(combineObservationsInSteps([...classics, ...counted], measure, query.buckets));
   });
 }
 

@@ -1,7 +1,7 @@
 // Histograms whose samples are complete: native ones, and classic ones read raw beside them where a metric has changed
 // from one form to the other. They are read in slices of time, and each slice is folded into the growth per bucket.
 
-import { yieldToEventLoop } from "../../../src/core/async/turns.ts";
+import { groupInTurns, mapInTurns, takeSteps, visitInTurns } from "../../../src/core/async/turns.ts";
 import { requireFirst } from "../../../src/core/collections.ts";
 import {
   createTooManyPointsError,
@@ -10,7 +10,11 @@ import {
 } from "../../../src/core/errors.ts";
 import type { Buckets, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { type CounterSamples, combineObservations, type Observations } from "../../../src/metrics/samples.ts";
+import {
+  type CounterSamples,
+  combineObservationsInSteps,
+  type Observations,
+} from "../../../src/metrics/samples.ts";
 import { aggregate, call, type Selector } from "../client/promql.ts";
 import type { HistogramSample, Labels } from "../client/response-scanner.ts";
 import type { CounterQuery } from "../counters/bucket-survey.ts";
@@ -96,7 +100,7 @@ export async function readGrowth(
   const bases = await readBases(reader, forms, sampled, buckets.start, lookBack);
   const open = sampled.filter(({ labels }) => !bases.has(formatSeriesKey(labels)));
   const newSeries = await findNewSeries(reader, forms, open, open.length < sampled.length);
-  return sampled.map((fold) => {
+  return mapInTurns(sampled, (fold) => {
     const key = formatSeriesKey(fold.labels);
     const base = bases.get(key) ?? (newSeries.has(key) ? emptyBase : undefined);
     if (base?.bounds !== undefined) addClassicBounds(fold, base.bounds);
@@ -125,15 +129,15 @@ async function foldSamples(
   const folds = new Map<string, GrowthFold>();
   for (const [from, to] of splitRange(start, end, Math.ceil(size / histogramsPerSlice))) {
     const read = await Promise.all(forms.map((form) => form.read(labels, from, to)));
-    for (const [key, series] of Map.groupBy(read.flat(), (one) => formatSeriesKey(one.labels))) {
-      if (keys?.has(key) === false) continue;
+    const seriesByKey = await groupInTurns(read.flat(), (one) => formatSeriesKey(one.labels));
+    await visitInTurns(seriesByKey, ([key, series]) => {
+      if (keys?.has(key) === false) return;
       const fold = folds.get(key) ?? createGrowthFold(requireFirst(series).labels, buckets, bucketed);
       folds.set(key, fold);
       foldSeries(fold, series);
-    }
+    });
     const points = count * [...folds.values()].reduce((sum, { bounds }) => sum + 2 + bounds.length, 0);
     if (points > limit) throw createTooManyPointsError(limit, points);
-    await yieldToEventLoop();
   }
   return [...folds.values()];
 }
@@ -287,14 +291,22 @@ export function isInsideBucket(bound: number, spans: readonly BucketSpan[]): boo
 }
 
 /** The bounds at which all of a group can be counted, ascending. */
-export function findCommonBounds(group: readonly HistogramGrowth[]): readonly number[] {
-  const spans = deduplicateSpans(group.flatMap((one) => one.spans));
-  const bounds = [...new Set(group.flatMap(({ below }) => [...below.keys()]))].sort((a, b) => a - b);
-  return bounds.filter((bound) => !isInsideBucket(bound, spans));
+export async function findCommonBounds(group: readonly HistogramGrowth[]): Promise<readonly number[]> {
+  const spans = await collectSpans(group);
+  const bounds = new Set<number>();
+  await visitInTurns(group, ({ below }) => {
+    for (const bound of below.keys()) bounds.add(bound);
+  });
+  return [...bounds].sort((a, b) => a - b).filter((bound) => !isInsideBucket(bound, spans));
 }
 
-function deduplicateSpans(spans: readonly BucketSpan[]): readonly BucketSpan[] {
-  return [...new Map(spans.map((span) => [formatSpan(span.lower, span.upper), span])).values()];
+/** Every bucket that some of a group have, once. */
+export async function collectSpans(group: readonly HistogramGrowth[]): Promise<readonly BucketSpan[]> {
+  const spanByText = new Map<string, BucketSpan>();
+  await visitInTurns(group, ({ spans }) => {
+    for (const span of spans) spanByText.set(formatSpan(span.lower, span.upper), span);
+  });
+  return [...spanByText.values()];
 }
 
 /** The growth as a histogram with these bounds, none of which lies inside its own buckets. */
@@ -340,14 +352,14 @@ export async function readNativeHistogram(
     query,
     isEstimated(measure.combine),
   );
-  return combineByGroup(plan, found, (group) => {
-    const bounds = findCommonBounds(group);
+  return combineByGroup(plan, found, async (group) => {
+    const bounds = await findCommonBounds(group);
     if (bounds.length === 0 && group.some(({ below }) => below.size > 0))
       throw createUnsupportedError(
         plan.backend,
         `the ${measure.combine} over buckets that have no bound in common`,
       );
-    const observations = group.map((growth) => toObservations(growth, bounds, query.buckets));
-    return combineObservations(observations, measure, query.buckets);
+    const observations = await mapInTurns(group, (one) => toObservations(one, bounds, query.buckets));
+    return takeSteps(combineObservationsInSteps(observations, measure, query.buckets));
   });
 }

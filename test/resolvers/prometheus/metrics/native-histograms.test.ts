@@ -9,9 +9,12 @@ import {
   findCommonBounds,
   type HistogramForm,
   readGrowth,
+  readNativeHistogram,
   toObservations,
 } from "#resolvers/prometheus/metrics/native-histograms.ts";
+import { createPlan } from "#resolvers/prometheus/metrics/series-groups.ts";
 import { combineObservations, type Observations } from "#src/metrics/samples.ts";
+import { countTurns } from "../../../support/event-loop-turns.ts";
 import { sampleRuns } from "../../../support/law-runs.ts";
 
 const [start, step, count] = [1_000_000, 1_000, 8];
@@ -110,7 +113,8 @@ async function readObservations(
   const readInstant = async () => [{ values: [samples.length] }];
   const reader = { selectRange: () => ({}), readInstant } as unknown as SeriesReader;
   const group = await readGrowth(reader, [form], query, bucketed);
-  return group.map((one) => toObservations(one, bucketed ? findCommonBounds(group) : [], buckets));
+  const bounds = bucketed ? await findCommonBounds(group) : [];
+  return group.map((one) => toObservations(one, bounds, buckets));
 }
 
 function expectTotals(observations: readonly Observations[], grown: readonly ObservedBucket[]): void {
@@ -150,4 +154,32 @@ test("computes the growth of native histograms across detectable restarts", asyn
     { numRuns: runs },
   );
   expect(overtaking).toBeGreaterThan(runs / 15);
+});
+
+const hostCount = 200;
+
+test.each([
+  ["of each host", { host: "*" }, hostCount],
+  ["of all", {}, 1],
+])("combines many histograms %s in turns", async (_, tags, groupCount) => {
+  const histograms = [1, 2].map((n) => buildSample(start + n * step, Array(n).fill(3), 1));
+  const raw = Array.from({ length: hostCount }, (_, n) => ({ labels: { host: String(n) }, histograms }));
+  const reader = {
+    selectRange: () => ({}),
+    readInstant: async () => [],
+    readRaw: async (_: unknown, from: number) => (from < start ? [] : raw),
+  } as unknown as SeriesReader;
+  const measure = { of: "observations", combine: "max" } as const;
+  const query = { match: {}, metric: "h", tags, measure, buckets, lookBack: 0, pointLimit: 10_000 };
+  const family = { kind: "histogram", hasCount: true, hasSum: true, hasRanges: false } as const;
+  let series: readonly unknown[] = [];
+  const turns = await countTurns(async () => {
+    series = await readNativeHistogram(
+      createPlan("prom", query, family, reader, async () => []),
+      measure,
+    );
+  });
+  expect(series).toHaveLength(groupCount);
+  // Samples are grouped and folded, growths finished and grouped; then bounds and spans are collected, and all combined.
+  expect(turns).toBeGreaterThanOrEqual(7 * hostCount);
 });

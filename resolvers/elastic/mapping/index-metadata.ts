@@ -152,7 +152,6 @@ function readTraits(mappings: JsonObject, settings: JsonObject): IndexTraits {
       standardAnalyzer: !/"(?:default|default_search|standard)":/.test(
         JSON.stringify(readObject(settings, "analysis")),
       ),
-      listsFieldNames: hasFieldNames(mappings),
     },
     createdSince715:
       Number(readObject(settings, "version").created ?? settings["version.created"] ?? 0) >= version715,
@@ -162,14 +161,9 @@ function readTraits(mappings: JsonObject, settings: JsonObject): IndexTraits {
   };
 }
 
-/** The field `_field_names` may be off, which makes `exists` blind to fields without doc values and norms. */
-function hasFieldNames(mappings: JsonObject): boolean {
-  return String(readObject(mappings, "_field_names").enabled) !== "false";
-}
-
 /**
  * The `dynamic` setting of the root. It is `false` where names may stay out of the mapping whatever it says: below a root that
- * is not enabled, in an archive of an older version, and where long names are dropped. Also where `exists` may not find a new name.
+ * is not enabled, in an archive of an older version, and where long names are dropped.
  */
 function readDynamic(mappings: JsonObject, settings: JsonObject): string {
   const nameLength = readObject(settings, "mapping", "field_name_length");
@@ -177,9 +171,7 @@ function readDynamic(mappings: JsonObject, settings: JsonObject): string {
   const isArchive = readObject(mappings, "_meta").legacy_mappings !== undefined;
   const isOff =
     String(mappings.enabled) === "false" || String(readObject(settings, "mapper").dynamic) === "false";
-  return dropsNames || isArchive || isOff || !hasFieldNames(mappings)
-    ? "false"
-    : String(mappings.dynamic ?? "true");
+  return dropsNames || isArchive || isOff ? "false" : String(mappings.dynamic ?? "true");
 }
 
 function readSourceMode(mappings: JsonObject, settings: JsonObject): IndexGroup["sourceMode"] {

@@ -45,8 +45,6 @@ export interface FieldDefaults {
   readonly ignoreAbove: number;
   /** Whether text fields without an analyzer use the product's `standard`. */
   readonly standardAnalyzer: boolean;
-  /** Whether an `exists` query finds values of fields without doc values and norms too. */
-  readonly listsFieldNames: boolean;
 }
 
 interface FieldReader {
@@ -194,11 +192,7 @@ function readField(
   return {
     name,
     type,
-    indexed:
-      enabled &&
-      value.enabled !== false &&
-      value.index !== false &&
-      (defaults.listsFieldNames || hasColumn(type, value)),
+    indexed: enabled && value.enabled !== false && value.index !== false,
     docValues: value.doc_values !== false,
     runtime: false,
     nested: type === "nested" ? name : nested,
@@ -217,18 +211,6 @@ function readField(
     multiFields: Object.keys(readObject(value, "fields")).map((sub) => `${name}.${sub}`),
   };
 }
-
-/** Whether a field of its own in the index says which documents have a value: doc values, or the norms of a text. */
-function hasColumn(type: string, value: JsonObject): boolean {
-  if (type === "text") return String(value.norms) !== "false";
-  return !columnlessTypes.has(type) && String(value.doc_values) !== "false";
-}
-
-const columnlessTypes: ReadonlySet<string> = new Set([
-  "match_only_text",
-  "annotated_text",
-  "search_as_you_type",
-]);
 
 /**
  * A runtime field shadows the indexed field of its name for every search. Each search computes its values, by a script or as

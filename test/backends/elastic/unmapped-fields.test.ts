@@ -18,8 +18,6 @@ interface Trap {
   readonly finds: readonly (readonly [query: string, ids: readonly string[]])[];
   /** Only these servers have the setting. */
   readonly since?: "elasticsearch 8";
-  /** Elasticsearch from this version on lacks the setting. */
-  readonly until?: "elasticsearch 8";
 }
 const traps: Readonly<Record<string, Trap>> = {
   "dynamic false": {
@@ -48,34 +46,6 @@ const traps: Readonly<Record<string, Trap>> = {
   "numbers that may be a vector": {
     documents: { a: { lat: [1.5, ...Array.from({ length: 129 }, () => 0.25)] }, b: { other: "x" } },
     finds: [["lat=1.5", ["a"]]],
-  },
-  "fields that exists does not find": {
-    mappings: {
-      _field_names: { enabled: false },
-      dynamic_templates: [
-        { texts: { match_mapping_type: "string", mapping: { type: "text", norms: false } } },
-      ],
-      properties: {
-        level: { type: "text", norms: false },
-        day: { type: "date", doc_values: false },
-        word: { type: "keyword", doc_values: false },
-      },
-    },
-    documents: {
-      a: { level: "error", day: "2026-01-01", word: "x" },
-      b: { late: "x", level: "info" },
-      c: { message: "m" },
-    },
-    finds: [
-      ["level=error", ["a"]],
-      ["level:rr", ["a"]],
-      ["day:2026", ["a"]],
-      ["word!=x", ["b", "c"]],
-      ["late=x", ["b"]],
-      ["late!=x", ["a", "c"]],
-      ['late>"0"', []],
-    ],
-    until: "elasticsearch 8",
   },
   "dynamic strict": {
     mappings: { dynamic: "strict", properties: { k: { type: "keyword" } } },
@@ -225,7 +195,6 @@ onServers((server) => {
   describe("are found", () => {
     for (const [n, [title, trap]] of Object.entries(traps).entries()) {
       if (trap.since !== undefined && !isNew) continue;
-      if (trap.until !== undefined && isNew) continue;
       test(`with ${title}, whether the mapping was read before or after`, async () => {
         for (const turn of ["after", "before"]) {
           const index = `unmapped-trap${n}-${turn}`;

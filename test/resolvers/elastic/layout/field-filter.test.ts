@@ -81,7 +81,6 @@ test("mappings keep what was counted while applications bring attributes", () =>
       ignoreMalformed: false,
       ignoreAbove: 1e9,
       standardAnalyzer: true,
-      listsFieldNames: true,
     });
     const group = { indices: ["i"], fields } as never;
     return describeIndices({ ...opaqueMetadata, indices: new Set(["i"]), groups: [group] }, isRead);

@@ -92,8 +92,9 @@ export function createElasticClient(backend: string, settings: ClientSettings, i
 }
 
 async function send(state: ClientState, request: ElasticRequest, signal: AbortSignal): Promise<Buffer> {
-  const { name, searchParameters } = await detectProduct(state, signal);
-  const sent = isSearch(request) ? { ...request, query: { ...request.query, ...searchParameters } } : request;
+  const product = await detectProduct(state, signal);
+  const { name } = product;
+  const sent = isSearch(request) ? addSearchParameters(request, product) : request;
   const attempt = async (limited: AbortSignal) => {
     const response = await (await openTransport(state, name)).send(sent, limited);
     if (response.status < 300) return response.body;
@@ -283,6 +284,16 @@ export function deleteUnawaited(client: Pick<ElasticClient, "send">, path: strin
 /** Whether a request changes nothing at the server. A scroll advances with each request, even if its response is lost. */
 function isRepeatable({ method, path }: ElasticRequest): boolean {
   return method === "GET" || isSearch({ method, path });
+}
+
+function addSearchParameters(
+  request: ElasticRequest,
+  { searchParameters, sourceParameters }: Product,
+): ElasticRequest {
+  // No other key of a body is called so.
+  const namesSource = request.body?.includes('"_source":') === true;
+  const query = { ...request.query, ...searchParameters, ...(namesSource ? {} : sourceParameters) };
+  return { ...request, query };
 }
 
 function isSearch({ method, path }: Pick<ElasticRequest, "method" | "path">): boolean {

@@ -29,6 +29,8 @@ export interface Product {
   readonly narrowsAliases: boolean;
   /** The parameters without which a search may answer other documents than the index holds. */
   readonly searchParameters: Readonly<Record<string, string>>;
+  /** Those without which documents lack fields. They take the place of `_source` in the body. */
+  readonly sourceParameters: Readonly<Record<string, string>>;
 }
 
 export interface PointInTimePaths {
@@ -54,12 +56,13 @@ export function describeProduct(name: Product["name"], version: string): Product
     showsRestrictions: isElasticsearch,
     hasScrollPermissions: !isElasticsearch,
     narrowsAliases: !isElasticsearch,
-    searchParameters: isElasticsearch ? keepVectors(version) : skipPipelines(isDisguised, version),
+    searchParameters: isElasticsearch ? {} : skipPipelines(isDisguised, version),
+    sourceParameters: isElasticsearch ? keepVectors(version) : {},
   };
 }
 
 /** From 9.2 on Elasticsearch leaves vectors out of `_source`; any array of 128 floats or more may be mapped as one. */
-function keepVectors(version: string): Product["searchParameters"] {
+function keepVectors(version: string): Product["sourceParameters"] {
   return isAtLeast(version, [9, 2]) ? { _source_exclude_vectors: "false" } : {};
 }
 

@@ -13,7 +13,7 @@ import {
 } from "../mapping/mapping.ts";
 import { hasFieldsBelow, isNumeric } from "../query/comparison-compiler.ts";
 import type { Findings } from "../search/findings.ts";
-import { formatNames } from "../search/search.ts";
+import { formatNames, hiddenFieldsProblem } from "../search/search.ts";
 
 export function inspectIndexGroup(
   group: IndexGroup,
@@ -32,6 +32,7 @@ function inspectSourceMode(group: IndexGroup, { limitations, problems }: Finding
   const { indices } = group;
   if (group.sourceMode === "cut")
     problems.push({ indices, text: `_source is not kept whole, so lines cannot be answered` });
+  if (group.hidesFields) problems.push({ indices, text: hiddenFieldsProblem });
   if (group.sourceMode === "synthetic") {
     limitations.push({
       indices,

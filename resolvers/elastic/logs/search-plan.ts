@@ -35,7 +35,13 @@ import {
 } from "../query/time-field.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 import { hasMaskedField } from "../search/masked-filters.ts";
-import { buildTenantSupersetQuery, compileOrRefuse, hasMatch, refuseClosed } from "../search/search.ts";
+import {
+  buildTenantSupersetQuery,
+  compileOrRefuse,
+  hasMatch,
+  hiddenFieldsFeature,
+  refuseClosed,
+} from "../search/search.ts";
 import { explainUnnarrowed } from "./explain.ts";
 
 /** What reading one layout group of a source needs. */
@@ -119,6 +125,8 @@ export async function compileSearchPlan(
   if (group.groups.some(({ sourceMode }) => sourceMode === "cut")) {
     throw createUnsupportedError(backend, "documents whose _source is not kept whole");
   }
+  if (group.groups.some(({ hidesFields }) => hidesFields))
+    throw createUnsupportedError(backend, hiddenFieldsFeature);
   const indices = buildIndexScope(metadata, group, groups);
   const timeColumn = await chooseTimeColumn(context, group, product, metadata, indices);
   return {

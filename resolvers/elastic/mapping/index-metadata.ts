@@ -34,6 +34,7 @@ interface IndexTraits {
   readonly createdSince715: boolean;
   readonly dropsBeyondLimit: boolean;
   readonly sourceMode: IndexGroup["sourceMode"];
+  readonly hidesFields: boolean;
   readonly dynamic: string;
 }
 
@@ -116,7 +117,7 @@ function createIdentifier(): (mappings: JsonObject) => number {
 /** Adds the date fields of the mapping to `dateNames`, which all groups of a pattern share. */
 function createGroup(
   mappings: JsonObject,
-  { defaults, createdSince715, dropsBeyondLimit, sourceMode, dynamic }: IndexTraits,
+  { defaults, createdSince715, dropsBeyondLimit, sourceMode, hidesFields, dynamic }: IndexTraits,
   dateNames: Set<string>,
 ): IndexGroup & { readonly indices: string[] } {
   const dynamicTemplates = readTemplates(mappings.dynamic_templates);
@@ -136,6 +137,7 @@ function createGroup(
     hasPassthrough: [...fields.values()].some(({ type }) => type === "passthrough"),
     dynamicTemplates,
     sourceMode,
+    hidesFields,
   };
 }
 
@@ -157,6 +159,7 @@ function readTraits(mappings: JsonObject, settings: JsonObject): IndexTraits {
       Number(readObject(settings, "version").created ?? settings["version.created"] ?? 0) >= version715,
     dropsBeyondLimit: String(dropsBeyondLimit) === "true",
     sourceMode: readSourceMode(mappings, settings),
+    hidesFields: hidesFields(mappings),
     dynamic: readDynamic(mappings, settings),
   };
 }
@@ -185,6 +188,15 @@ function readSourceMode(mappings: JsonObject, settings: JsonObject): IndexGroup[
   const isDerived = String(readObject(settings, "derived_source").enabled) === "true";
   return mode === "synthetic" || isDerived ? "synthetic" : "whole";
 }
+
+/** Without `_field_names`, doc values and the norms of texts say which documents have a field. Templates may bring others. */
+function hidesFields(mappings: JsonObject): boolean {
+  if (String(readObject(mappings, "_field_names").enabled) !== "false") return false;
+  return unlistedPattern.test(JSON.stringify(mappings));
+}
+
+const unlistedPattern =
+  /"(?:norms|doc_values)":"?false|"type":"(?:match_only_text|annotated_text|search_as_you_type|wildcard|flat_object)"/;
 
 /** The mapping of each dynamic template, whatever names the template matches. Runtime fields are not in the index. */
 function readTemplates(templates: unknown): readonly JsonObject[] {

@@ -28,6 +28,8 @@ export interface IndexGroup {
    * or lacks fields.
    */
   readonly sourceMode: "whole" | "synthetic" | "cut";
+  /** Whether some fields may have values that no `exists` query finds: `_field_names` is off, and nothing else lists them. */
+  readonly hidesFields: boolean;
 }
 
 /** What is known of the indices behind one pattern. */

@@ -357,6 +357,11 @@ export async function hasMatch(
 
 const closedFeature = "a pattern with closed indices";
 
+/** What is refused of indices with `IndexGroup.hidesFields`, and how `check` says it. */
+export const hiddenFieldsFeature = "indices with _field_names off and fields without doc values and norms";
+export const hiddenFieldsProblem =
+  "_field_names is off and some fields have neither doc values nor norms, so that no query finds who has them; reindex with _field_names on";
+
 /** @throws {Refused} */
 export function refuseClosed(backend: string, { closed }: IndexMetadata): void {
   if (closed.length > 0) throw createUnsupportedError(backend, closedFeature);

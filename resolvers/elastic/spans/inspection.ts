@@ -32,7 +32,13 @@ import { findRestrictions } from "../search/access-report.ts";
 import { addNarrowWindows, addTenantFilterFault, type Findings, printFindings } from "../search/findings.ts";
 import { buildLineQuery } from "../search/layout-detection.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
-import { findShardProblem, listUnreachableProblems, needsMapping, searchComplete } from "../search/search.ts";
+import {
+  findShardProblem,
+  hiddenFieldsProblem,
+  listUnreachableProblems,
+  needsMapping,
+  searchComplete,
+} from "../search/search.ts";
 import { findSnapshotObstacle } from "../snapshot/snapshot.ts";
 
 /** The report of `readout check` on a source of spans. @throws {BackendError} */
@@ -153,6 +159,7 @@ function reportForm(placed: PlacedForm<SpanForm>, { limitations, problems }: Fin
   const { indices } = group;
   if (group.sourceMode === "cut")
     problems.push({ indices, text: `_source is not kept whole, so spans cannot be answered` });
+  if (group.hidesFields) problems.push({ indices, text: hiddenFieldsProblem });
   const lossy = findLossyTime(placed);
   if (lossy !== undefined)
     problems.push({

@@ -24,7 +24,13 @@ import { findLossyTime } from "../query/span-times.ts";
 import { buildFormQuery } from "../query/span-upper-bounds.ts";
 import { compileTenantFilter } from "../query/tenant-filter.ts";
 import { refuseMaskedFilter } from "../search/masked-filters.ts";
-import { acceptShardCount, compileOrRefuse, createMappingChangedError, isStale } from "../search/search.ts";
+import {
+  acceptShardCount,
+  compileOrRefuse,
+  createMappingChangedError,
+  hiddenFieldsFeature,
+  isStale,
+} from "../search/search.ts";
 import { findLastSortValues, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
 import {
   aggregateSource,
@@ -259,6 +265,7 @@ function compileFormsQuery<Form extends SpanForm | EventForm>(
 /** Why documents of a form cannot be read from their `_source`; undefined if they can. */
 function describeUnreadable(placed: PlacedForm<SpanForm | EventForm>): string | undefined {
   if (placed.group.sourceMode === "cut") return "documents whose _source is not kept whole";
+  if (placed.group.hidesFields) return hiddenFieldsFeature;
   const lossy = findLossyTime(placed);
   return lossy === undefined ? undefined : `documents whose ${lossy} is rebuilt from a field of type float`;
 }

@@ -192,6 +192,20 @@ onServers((server) => {
   const find = async (index: string, query: string, limit = 100_000) =>
     listIds(await read(createSource(index, { layout: "ecs" }), query, { documentLimit: limit })).toSorted();
 
+  // Newer ones cannot switch it off.
+  if (!isNew)
+    test("are refused where no query finds the documents that have them", async () => {
+      await create("unmapped-unlisted", {
+        _field_names: { enabled: false },
+        properties: { level: { type: "text", norms: false } },
+      });
+      await write("unmapped-unlisted", { a: { level: "error" }, b: { late: "x" } });
+      for (const query of ["", "level=error", "late!=x"])
+        await expect(find("unmapped-unlisted", query)).rejects.toMatchObject({
+          slug: "not_supported_by_backend",
+        });
+    });
+
   describe("are found", () => {
     for (const [n, [title, trap]] of Object.entries(traps).entries()) {
       if (trap.since !== undefined && !isNew) continue;

@@ -17,7 +17,7 @@ test.each<[Product["name"], version: string, boolean]>([
   expect(describeProduct(name, version).searchesDocValues).toBe(searches);
 });
 
-test.each<[Product["name"], version: string, Product["searchParameters"]]>([
+test.each<[Product["name"], version: string, Readonly<Record<string, string>>]>([
   ["Elasticsearch", "9.1.0", {}],
   ["Elasticsearch", "9.2.0", { _source_exclude_vectors: "false" }],
   ["OpenSearch", "2.8.0", {}],
@@ -27,5 +27,6 @@ test.each<[Product["name"], version: string, Product["searchParameters"]]>([
   ["OpenSearch", "7.10.2", {}],
   ["OpenSearch", "unknown", {}],
 ])("describeProduct: %s %s searches with %j", (name, version, parameters) => {
-  expect(describeProduct(name, version).searchParameters).toEqual(parameters);
+  const { searchParameters, sourceParameters } = describeProduct(name, version);
+  expect({ ...searchParameters, ...sourceParameters }).toEqual(parameters);
 });

@@ -31,3 +31,29 @@ test("an index in logsdb mode keeps an object that is stored as a malformed date
   });
   expect(groups.map((group) => isDynamicallyIndexed(group, "d.x"))).toEqual([true, false]);
 });
+
+test.each([
+  [{}, false],
+  [{ _field_names: { enabled: true }, properties: { m: { type: "text", norms: false } } }, false],
+  // What a server makes of a text by itself: a text with norms, and a keyword with doc values.
+  [{ _field_names: { enabled: false }, properties: { m: { type: "text" }, d: { type: "date" } } }, false],
+  [{ _field_names: { enabled: false }, properties: { m: { type: "text", norms: false } } }, true],
+  [{ _field_names: { enabled: "false" }, properties: { d: { type: "date", doc_values: "false" } } }, true],
+  [
+    {
+      _field_names: { enabled: false },
+      properties: { o: { properties: { m: { type: "match_only_text" } } } },
+    },
+    true,
+  ],
+  [
+    {
+      _field_names: { enabled: false },
+      dynamic_templates: [{ t: { mapping: { type: "text", norms: false } } }],
+    },
+    true,
+  ],
+])("an index with mappings %j hides fields from an exists query: %s", (mappings, hides) => {
+  const [group] = readIndexMetadata({ "logs-1": { mappings, settings: { index: {} } } }).groups;
+  expect(group?.hidesFields).toBe(hides);
+});

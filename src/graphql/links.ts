@@ -80,7 +80,7 @@ const typeDefs = /* GraphQL */ `
   extend type TraceSummary {
     "The trace that the request is part of."
     trace: Trace
-    "The exceptions of the span of \`span_id\`, in its order; null when the site has no traces."
+    "The exceptions of the span of \`span_id\`, the earliest first; null when the site has no traces."
     exceptions: [SpanException!]
   }
   "An exception of a span: an event named \`exception\`."

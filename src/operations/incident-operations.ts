@@ -1,6 +1,6 @@
 // What the fields of existing GraphQL clients ask for beside the routes: incidents, samples and markers of one site. They run
 // as operations do, with the same sites, scope, deadline and limits.
-import { type NonEmpty, requireKey } from "../core/collections.ts";
+import type { NonEmpty } from "../core/collections.ts";
 import { compare, type TraceSummary } from "../core/rows.ts";
 import {
   fromMillis,
@@ -30,6 +30,7 @@ import { createRequestBudget, resolveRange } from "./traces/read-traces.ts";
 
 export {
   deriveIncidentDigest,
+  describeNewestRow,
   type ErrorFigures,
   type Incident,
   type IncidentPage,
@@ -129,16 +130,16 @@ export function prepareIncidents(
   });
 }
 
-/** The figures of errors of a page, for each digest in its order. */
+/** The figures of errors of a page, for each digest in its order; undefined where the index shows none of its rows any more. */
 export function prepareErrorFigures(
   site: string,
   range: TimeRange,
   selection: Pick<IncidentSelection, "namespaces" | "action" | "revision">,
   digests: NonEmpty<string>,
 ) {
-  return prepareRead(site, range, async (context): Promise<readonly ErrorFigures[]> => {
+  return prepareRead(site, range, async (context): Promise<readonly (ErrorFigures | undefined)[]> => {
     const found = await countErrors({ ...selection, site, range }, digests, context);
-    return digests.map((digest) => requireKey(found, digest));
+    return digests.map((digest) => found.get(digest));
   });
 }
 

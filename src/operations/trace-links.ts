@@ -2,7 +2,7 @@
 // source.
 import { takeSteps, visitInTurns, yieldToEventLoop } from "../core/async/turns.ts";
 import { Refused } from "../core/errors.ts";
-import type { Span } from "../core/rows.ts";
+import { compare, type Span } from "../core/rows.ts";
 import { type Millis, printMillis, type TimeRange, toMillis } from "../core/time.ts";
 import type { ListingQuery } from "../store/span-analytics.ts";
 import { readActionSeries } from "../tracing/duration-series.ts";
@@ -18,7 +18,7 @@ import { readRows } from "./runtime/collected-rows.ts";
 import { type Context, type PreparedOperation, rowsPerChunk } from "./runtime/operation.ts";
 import { addDigest } from "./traces/analytics.ts";
 import { maxTiedRows } from "./traces/listing-page.ts";
-import { createRequestBudget, readTraces } from "./traces/read-traces.ts";
+import { createRequestBudget, readSpans, readTraces } from "./traces/read-traces.ts";
 import { joinRows, type RowMembers, toSlowEventRow, toSpanRow, toSummaryRow } from "./traces/row-writer.ts";
 
 /** The spans of each trace, as `tracing.trace` orders them; null where the site has no traces. */
@@ -147,7 +147,7 @@ interface LinkedExceptionsQuery extends ActionNames {
   readonly span_id: string;
 }
 
-/** The exceptions of each span, in their order; null where the site has no traces. */
+/** The exceptions of each span, the earliest first; null where the site has no traces. */
 export function prepareLinkedExceptions(
   site: string,
   questions: readonly LinkedExceptionsQuery[],
@@ -155,14 +155,21 @@ export function prepareLinkedExceptions(
   return prepareLink("tracing", site, async (context) => {
     const { traces, reports } = context.sites.get(site) ?? {};
     if (traces === undefined && reports === undefined) return questions.map(() => null);
-    const traceIds = [...new Set(questions.map(({ trace_id }) => trace_id))];
+    const ids = new Map(
+      questions.map(({ trace_id, span_id }) => {
+        return [formatSpanKey({ trace_id, span_id }), { trace_id, span_id }];
+      }),
+    );
+    const of = { by: "span", spans: [...ids.values()] } as const;
     const budget = createRequestBudget(context);
-    const spans = await readTraces([site], traceIds, budget, context, "exceptions");
-    const byId = new Map(spans.map((span) => [formatSpanKey(span), span]));
+    const spans = await readSpans([site], of, "The rows have together", budget, context);
+    const byId = Map.groupBy(spans, formatSpanKey);
     const answers: (readonly Row[])[] = [];
     const answer = ({ trace_id, span_id, ...names }: LinkedExceptionsQuery): void => {
-      const span = byId.get(formatSpanKey({ trace_id, span_id }));
-      answers.push(span === undefined ? [] : listExceptions(span, names).map(toExceptionRow));
+      // Both sides of a call may have one id.
+      const own = byId.get(formatSpanKey({ trace_id, span_id })) ?? [];
+      const exceptions = own.flatMap((span) => listExceptions(span, names));
+      answers.push(exceptions.toSorted((a, b) => compare(a.time, b.time)).map(toExceptionRow));
     };
     await visitInTurns(questions, answer, context.signal);
     return answers;

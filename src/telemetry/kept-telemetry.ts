@@ -8,7 +8,7 @@ export interface KeptTelemetry {
   readonly recordMetricCacheBytes: (backend: string, bytes: number) => void;
   /** Reports one step in which figures of a site were made or proved, and what is kept after it. */
   readonly recordRolled: (step: RolledStep) => void;
-  /** Nothing is kept any more. Values that another configuration has set since stay. */
+  /** Nothing is kept any more. Values that another configuration has set stay. */
   readonly close: () => void;
 }
 
@@ -56,8 +56,10 @@ export function createKeptTelemetry(registers: Registry[]): () => KeptTelemetry 
   );
   const bytes = createOwnedGauge(settings("bytes", "Bytes of their documents"));
   const reaches = createOwnedGauge(settings("reach_seconds", "How far back the figures reach without a gap"));
+  let opened = 0;
   return () => {
-    const owner = {};
+    const owner = opened;
+    opened += 1;
     return {
       recordRollupBytes: (backend, bytes) => rollups.set(owner, { backend }, bytes),
       recordMetricCacheBytes: (backend, bytes) => metricValues.set(owner, { backend }, bytes),
@@ -76,26 +78,31 @@ export function createKeptTelemetry(registers: Registry[]): () => KeptTelemetry 
   };
 }
 
+/** Owners are numbered in the order in which they were opened. The last one that has set a value shows its own. */
 interface OwnedGauge {
-  readonly set: (owner: object, labels: Readonly<Record<string, string>>, value: number) => void;
-  /** Removes the values that the owner has set last. */
-  readonly removeOf: (owner: object) => void;
+  readonly set: (owner: number, labels: Readonly<Record<string, string>>, value: number) => void;
+  readonly removeOf: (owner: number) => void;
 }
 
 function createOwnedGauge(settings: ConstructorParameters<typeof Gauge<string>>[0]): OwnedGauge {
   const gauge = new Gauge(settings);
-  const owners = new Map<string, object>();
+  const valuesByLabels = new Map<string, Map<number, number>>();
+  const show = (text: string, values: ReadonlyMap<number, number>): void => {
+    const newest = values.get(Math.max(...values.keys()));
+    if (newest === undefined) {
+      valuesByLabels.delete(text);
+      gauge.remove(JSON.parse(text));
+    } else gauge.set(JSON.parse(text), newest);
+  };
   return {
     set(owner, labels, value) {
-      owners.set(JSON.stringify(labels), owner);
-      gauge.set(labels, value);
+      const text = JSON.stringify(labels);
+      const values = valuesByLabels.get(text) ?? new Map<number, number>();
+      valuesByLabels.set(text, values.set(owner, value));
+      show(text, values);
     },
     removeOf(owner) {
-      for (const [labels, last] of owners) {
-        if (last !== owner) continue;
-        owners.delete(labels);
-        gauge.remove(JSON.parse(labels));
-      }
+      for (const [text, values] of valuesByLabels) if (values.delete(owner)) show(text, values);
     },
   };
 }

@@ -124,7 +124,7 @@ function createLogger(
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
       redact: { paths: ["token", "authorization", "*.token", "*.authorization"], censor: redactedText },
-      hooks: { streamWrite: redactCredentials },
+      hooks: { streamWrite: redactLogLine },
     },
     { write },
   );
@@ -352,19 +352,39 @@ const credentialPatterns = [
   /(\b(?:bearer|apikey)\s+|(?:token|secret|passw(?:or)?d|api[_-]?key)=)[^\s&"'\\#,;]+|(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*/gi,
   /(\b(?:[Bb]asic|BASIC)\s+)(?![A-Za-z]?[a-z]+(?![\w+/=:-]))[^\s&"'\\#,;]+/g,
   new RegExp(String.raw`(${secretName}(?:=|'\s*:\s*)')[^'"\\]+`, "gi"),
-  /(:\/\/)[^\s/?#"'\\]+(?=@)/g,
+  /(:\/\/)[^\s/?#"\\]+(?=@)/g,
 ];
-/** The beginning of a text in quotes, of a member or a parameter with such a name, with the backslashes before its quote. */
-const secretStart = new RegExp(String.raw`${secretName}(?:\\*"\s*:\s*|=)(\\*)"`, "gi");
+/**
+ * The beginning of a text in quotes, of a member or a parameter with such a name, with the backslashes before its quote: those of the
+ * member's name, and behind `=` one of these.
+ */
+const buildSecretStart = (behindParameter: string): RegExp =>
+  new RegExp(
+    String.raw`${secretName}(?:(?<member>\\*)"\s*:\s*\k<member>"|=(?<parameter>${behindParameter})")`,
+    "gi",
+  );
+const secretStart = buildSecretStart(String.raw`|\\|\\{3}|\\{7}`);
+/** In a line of JSON, a quote without a backslash ends the text that the parameter stands in. */
+const secretStartInJson = buildSecretStart(String.raw`\\|\\{3}|\\{7}`);
 
 /** Replaces whatever looks like a token or credential in the text. */
 export function redactCredentials(text: string): string {
+  return redactAll(text, secretStart);
+}
+
+/** The same in a line of the log, which stays JSON. */
+function redactLogLine(line: string): string {
+  return redactAll(line, secretStartInJson);
+}
+
+function redactAll(text: string, secretStart: RegExp): string {
   let redacted = "";
   let done = 0;
-  for (const { index, 0: start, 1: backslashes = "" } of text.matchAll(secretStart)) {
-    const from = index + start.length;
+  for (const { index, 0: start, groups = {} } of text.matchAll(secretStart)) {
     // Inside of a text that was redacted.
-    if (from <= done) continue;
+    if (index < done) continue;
+    const from = index + start.length;
+    const backslashes = groups.member ?? groups.parameter ?? "";
     redacted += text.slice(done, from);
     done = findQuotedEnd(text, from, backslashes.length);
     if (done > from) redacted += redactedText;

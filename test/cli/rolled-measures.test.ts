@@ -62,6 +62,22 @@ test("a group without segments reaches nowhere", () => {
   expect(addUp(createMeasure("with payments", []), now)).toMatchObject({ segments: 3, bytes: 100, reach: 0 });
 });
 
+test("the last configuration shows its own, whatever an older one reports before it ends", async () => {
+  const telemetry = createTelemetry({ write: () => undefined });
+  const [old, next] = [telemetry.openKept(), telemetry.openKept()];
+  const read = async () => {
+    const { text } = await telemetry.metrics();
+    return text.split("\n").filter((line) => line.startsWith("readout_rollup_bytes{"));
+  };
+  next.recordRollupBytes("es", 20);
+  old.recordRollupBytes("es", 5);
+  expect(await read()).toEqual(['readout_rollup_bytes{backend="es"} 20']);
+  old.close();
+  expect(await read()).toEqual(['readout_rollup_bytes{backend="es"} 20']);
+  next.close();
+  expect(await read()).toEqual([]);
+});
+
 test("a new configuration forgets groups that it does not have", async () => {
   const telemetry = createTelemetry({ write: () => undefined });
   const old = telemetry.openKept();

@@ -84,6 +84,30 @@ test.each([
   expect(asked).toEqual(["summaries", "find"]);
 });
 
+test("of two sides of a call with one id, each row has the exception of its digest", async () => {
+  const side = (kind: "client" | "server", name: string, to: number) =>
+    createSpan({
+      trace_id: "e".repeat(32),
+      span_id: "e",
+      span_kind: kind,
+      from: 650 * second,
+      to: 650 * second + to,
+      events: [createException(650 * second + to - 1, name)],
+    });
+  traces.add("demo-shop-traces", [side("client", "ClientError", 10), side("server", "ServerError", 9)]);
+  const range = {
+    from: new Date(base + 650 * second).toISOString(),
+    to: new Date(base + 651 * second).toISOString(),
+  };
+  for (const [kind, name] of [
+    ["client", "ClientError"],
+    ["server", "ServerError"],
+  ] as const) {
+    const digests = [encodeErrorDigest(name, deriveNames(side(kind, name, 9)))];
+    expect((await tellErrors({ ...range, digests })).told).toEqual([name]);
+  }
+});
+
 test("of several exceptions of a span the one of the digest is told, else the first", async () => {
   const two = createSpan({
     trace_id: "f".repeat(32),

@@ -26,6 +26,7 @@ test.each([
   ['{"apiKey":"","DB_PASSWD":"a, b & c"}', '{"apiKey":"","DB_PASSWD":"[redacted]"}'],
   ["{'client-secret': 'a b'}", "{'client-secret': '[redacted]'}"],
   ['sent password="hunter 2" twice', 'sent password="[redacted]" twice'],
+  ["https://u:it's@es/", "https://[redacted]@es/"],
   ["https://u:p4ss@es:9200/ and https://a:b@c@es/", "https://[redacted]@es:9200/ and https://[redacted]@es/"],
   ["Basic dXNlcjpwYXNz", "Basic [redacted]"],
   ["basic user:pass", "basic [redacted]"],
@@ -79,4 +80,25 @@ test("members of what is logged lose their secrets however deep they are, and th
     settings: { api_key: "[redacted]", headers: { "x-api-key": "[redacted]", authorization: "[redacted]" } },
     cut: '{"password":"[redacted]',
   });
+});
+
+test.each([
+  "http://x/login?token=",
+  "bad query: password=",
+  'unexpected end after "token":',
+  "token=\\",
+  'secret="',
+  'x "token":"',
+])("a text that ends where a secret could begin takes nothing from the members behind it: %s", (text) => {
+  let line = "";
+  const { log } = createTelemetry({
+    write: (more) => {
+      line += more;
+    },
+  });
+  log({ level: "warn", message: text, url: text, user: "bob" });
+  log({ level: "warn", message: "next" });
+  const [first = "", second = ""] = line.trim().split("\n");
+  expect(JSON.parse(first)).toMatchObject({ msg: text, url: text, user: "bob" });
+  expect(JSON.parse(second)).toMatchObject({ msg: "next" });
 });

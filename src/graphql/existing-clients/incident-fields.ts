@@ -6,6 +6,7 @@ import type { TraceSummary } from "../../core/rows.ts";
 import { parseInstant, printInstantToMilli, type TimeRange } from "../../core/time.ts";
 import {
   deriveIncidentDigest,
+  describeNewestRow,
   type ErrorFigures,
   expectedTime,
   type Incident,
@@ -106,7 +107,7 @@ export async function readIncidentPage(
         app,
         incident,
         incidents.length,
-        async () => incident.figures ?? loader.load(incident.digest),
+        async () => incident.figures ?? (await loader.load(incident.digest)) ?? describeNewestRow(incident),
       ),
     ),
     total: async (): Promise<number> => {
@@ -127,7 +128,7 @@ function createFiguresLoader(
   app: AppRow,
   range: TimeRange,
   selection: Pick<IncidentSelection, "namespaces" | "action" | "revision">,
-): DataLoader<string, ErrorFigures> {
+): DataLoader<string, ErrorFigures | undefined> {
   return new DataLoader(
     async (digests) => {
       if (!isNonEmpty(digests)) return [];

@@ -94,7 +94,8 @@ export async function listIncidents(query: IncidentQuery, context: Context): Pro
     (query.order === "last" ? compare(b.listedAt, a.listedAt) : compare(a.number, b.number)) ||
     compare(a.digest, b.digest);
   const sorted = await takeSteps(sortInSteps(all, byOrder), context.signal);
-  const isComplete = found.every((part) => part.isComplete);
+  // Of an action whose rows are gone, none is found.
+  const isComplete = found.every((part) => part.isComplete) || wanted === Number.POSITIVE_INFINITY;
   return {
     range: query.range,
     incidents: sorted.slice(query.offset, query.offset + query.limit),
@@ -105,6 +106,11 @@ export async function listIncidents(query: IncidentQuery, context: Context): Pro
 interface FoundIncidents {
   readonly incidents: readonly Incident[];
   readonly isComplete: boolean;
+}
+
+/** What the newest row of an error proves, where the index shows no row of its digest any more. */
+export function describeNewestRow({ last, action }: Incident): ErrorFigures {
+  return { count: 1, first: last, actions: [action] };
 }
 
 /** Which rows of the listings count. */

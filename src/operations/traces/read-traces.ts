@@ -15,7 +15,7 @@ import {
   toInclusiveEnd,
 } from "../../core/time.ts";
 import type { SpanStore, TraceFilter } from "../../store/span-analytics.ts";
-import type { Budget, SpanSource } from "../../store/spans.ts";
+import type { Budget, SpanLookup, SpanSource } from "../../store/spans.ts";
 import { parseTraceQuery } from "../../tracing/listing/trace-query.ts";
 import { createBudget } from "../../tracing/spans/read-budget.ts";
 import { chooseDocuments } from "../../tracing/spans/repeated-spans.ts";
@@ -62,24 +62,33 @@ export function readTrace(
   return readTraces(ids, [id], budget, context);
 }
 
-/** The same of several traces, or their spans with an exception alone, which `limits.spans` bounds together; in no order. */
-export async function readTraces(
+/** The same of several traces, which `limits.spans` bounds together; in no order. */
+export function readTraces(
   ids: readonly string[],
   traceIds: readonly string[],
   budget: Budget,
   context: Context,
-  select: "all" | "exceptions" = "all",
+): Promise<readonly Span[]> {
+  const which = traceIds.length === 1 ? "The trace has" : "The traces have together";
+  return readSpans(ids, { by: "trace", traceIds, select: "all" }, which, budget, context);
+}
+
+/** The spans of a look-up, which `limits.spans` bounds together; in no order. `which` begins the sentence of a refusal. */
+export async function readSpans(
+  ids: readonly string[],
+  of: SpanLookup["of"],
+  which: string,
+  budget: Budget,
+  context: Context,
 ): Promise<readonly Span[]> {
   const spans: Span[] = [];
   const { spans: limit } = context.limits;
   const held = context.held?.openPart();
-  const of = { by: "trace", traceIds, select } as const;
   const reads = groupByStore(ids, context).map(async ({ store, sources }) => {
     for await (const batch of store.find({ sources, of, budget }, context.signal)) {
       for (const span of batch) spans.push(span);
       if (held !== undefined) await holdEach(held, batch, context.signal);
       if (spans.length <= limit) continue;
-      const which = traceIds.length === 1 ? "The trace has" : "The traces have together";
       const message = `${which} more than ${limit} spans`;
       throw new Refused("result_too_large", message, { limit });
     }

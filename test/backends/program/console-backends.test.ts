@@ -125,7 +125,9 @@ function testEachView(views: readonly View[]): void {
   test.each(ofSources)("%s: says that its source is down, and tries again", async (view, _, more) => {
     await open(address(view, { ...more, site: "down" }));
     await page.getByRole("alert").first().waitFor();
-    const again = page.waitForRequest((request) => request.method() === "POST");
+    const again = page.waitForRequest((request) =>
+      /\/(?:api|graphql)\b/.test(new URL(request.url()).pathname),
+    );
     await page.getByRole("button", { name: "Try again" }).first().click();
     await again;
     await page.getByRole("alert").first().waitFor();

@@ -146,7 +146,7 @@ type Aggregate = Extract<Expression, { kind: "aggregate" }>;
 function evaluate(evaluation: Evaluation, expression: Expression, times: readonly number[]): readonly Row[] {
   switch (expression.kind) {
     case "call":
-      return evaluateCall(evaluation, expression.function, expression.arguments[0], times);
+      return evaluateCall(evaluation, expression.function, expression.arguments, times);
     case "aggregate":
       return evaluateAggregate(evaluation, expression, times);
     case "binary":
@@ -215,7 +215,7 @@ function evaluateBinary(
 function evaluateCall(
   evaluation: Evaluation,
   name: string,
-  argument: Expression | undefined,
+  [argument, second]: readonly Expression[],
   times: readonly number[],
 ): readonly Row[] {
   if (name === "timestamp" && argument?.kind === "selector") {
@@ -230,16 +230,31 @@ function evaluateCall(
   }
   // Written series have no histograms.
   if (name === "histogram_count") return [];
+  if (name === "quantile_over_time" && argument?.kind === "number" && second?.kind === "range") {
+    const { value: quantile } = argument;
+    return evaluateOverValues(evaluation, second, times, (values) => interpolateQuantile(values, quantile));
+  }
   if (argument?.kind !== "range") throw new Error(`not evaluated here: ${name}`);
   return evaluateOverRange(evaluation, name, argument, times);
+}
+
+/** In proportion between the two values around its rank; a NaN sorts before all numbers, as in Prometheus. */
+function interpolateQuantile(values: readonly number[], quantile: number): number {
+  const sorted = values.toSorted((a, b) => (Number.isNaN(a) ? -1 : Number.isNaN(b) ? 1 : a - b));
+  const rank = quantile * (sorted.length - 1);
+  const weight = rank - Math.floor(rank);
+  const lower = sorted[Math.floor(rank)] ?? Number.NaN;
+  const upper = sorted[Math.min(Math.floor(rank) + 1, sorted.length - 1)] ?? Number.NaN;
+  return lower * (1 - weight) + upper * weight;
 }
 
 function evaluateOverRange(
   evaluation: Evaluation,
   name: string,
-  { of, length, offset }: RangeSelector,
+  range: RangeSelector,
   times: readonly number[],
 ): readonly Row[] {
+  const { of, length, offset } = range;
   const series = dropStaleMarkers(selectWritten(evaluation, of));
   const reach = findReach(evaluation, length);
   if (name === "last_over_time")
@@ -247,7 +262,18 @@ function evaluateOverRange(
   if (name === "irate") return rejectDuplicates(mapRows(series, times, reach, offset, calculateRate));
   const overTime = buildOverTimeFunctions(evaluation.hidesRestarts)[name];
   if (overTime === undefined) throw new Error(`not evaluated here: ${name}`);
-  const rows = series.map(({ labels, samples }) => ({
+  return evaluateOverValues(evaluation, range, times, overTime);
+}
+
+/** Of each series what `overTime` makes of the values in the range, where it has some. */
+function evaluateOverValues(
+  evaluation: Evaluation,
+  { of, length, offset }: RangeSelector,
+  times: readonly number[],
+  overTime: (values: readonly number[]) => number,
+): readonly Row[] {
+  const reach = findReach(evaluation, length);
+  const rows = dropStaleMarkers(selectWritten(evaluation, of)).map(({ labels, samples }) => ({
     labels,
     values: fillValues(times, (time) => {
       const end = time - offset;

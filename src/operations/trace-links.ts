@@ -1,6 +1,6 @@
 // What links of traces, requests and actions ask for. As in `link-operations.ts`, what many rows ask for is read in one request to a
 // source.
-import { takeSteps, visitInTurns, yieldToEventLoop } from "../core/async/turns.ts";
+import { mapInTurns, takeSteps, yieldToEventLoop } from "../core/async/turns.ts";
 import { Refused } from "../core/errors.ts";
 import { compare, type Span } from "../core/rows.ts";
 import { type Millis, printMillis, type TimeRange, toMillis } from "../core/time.ts";
@@ -10,7 +10,7 @@ import { parseTraceQuery } from "../tracing/listing/trace-query.ts";
 import { findSlowEventsByAction } from "../tracing/slow-events.ts";
 import { encodeActionDigest } from "../tracing/spans/digest.ts";
 import { listExceptions, type SpanException } from "../tracing/spans/exceptions.ts";
-import { type ActionNames, formatActionKey } from "../tracing/spans/requests.ts";
+import { type ActionNames, formatActionKey, formatSpanKey } from "../tracing/spans/requests.ts";
 import { normaliseId } from "../tracing/spans/span-ids.ts";
 import { buildTraceDetail } from "../tracing/trace-detail.ts";
 import { cacheByKey, collectPerAsker, prepareLink, type Row } from "./link-operations.ts";
@@ -164,20 +164,14 @@ export function prepareLinkedExceptions(
     const budget = createRequestBudget(context);
     const spans = await readSpans([site], of, "The rows have together", budget, context);
     const byId = Map.groupBy(spans, formatSpanKey);
-    const answers: (readonly Row[])[] = [];
-    const answer = ({ trace_id, span_id, ...names }: LinkedExceptionsQuery): void => {
+    const answer = ({ trace_id, span_id, ...names }: LinkedExceptionsQuery): readonly Row[] => {
       // Both sides of a call may have one id.
       const own = byId.get(formatSpanKey({ trace_id, span_id })) ?? [];
       const exceptions = own.flatMap((span) => listExceptions(span, names));
-      answers.push(exceptions.toSorted((a, b) => compare(a.time, b.time)).map(toExceptionRow));
+      return exceptions.toSorted((a, b) => compare(a.time, b.time)).map(toExceptionRow);
     };
-    await visitInTurns(questions, answer, context.signal);
-    return answers;
+    return mapInTurns(questions, answer, context.signal);
   });
-}
-
-function formatSpanKey({ trace_id, span_id }: Pick<Span, "trace_id" | "span_id">): string {
-  return JSON.stringify([trace_id, span_id]);
 }
 
 function toExceptionRow({ digest, name, message, stacktrace }: SpanException): Row {

@@ -1,7 +1,7 @@
 // The edges of sites and of actions as rollups: a call belongs to the segment in which its caller ends, wherever its callee
 // lies.
 
-import { takeTurns, visitInTurns } from "../../core/async/turns.ts";
+import { mapInTurns, takeTurns, visitInTurns } from "../../core/async/turns.ts";
 import { requireAt } from "../../core/collections.ts";
 import type { Edge } from "../../core/rows.ts";
 import type { TimeRange } from "../../core/time.ts";
@@ -156,18 +156,14 @@ async function combineEdges<Key extends object>(
 ): Promise<readonly (Key & Omit<Edge, "service">)[]> {
   const sum: EdgeFigures<Key> = new Map();
   await visitInTurns(pieces, (piece) => addEdges(sum, piece));
-  const edges: (Key & Omit<Edge, "service">)[] = [];
-  await visitInTurns(sum.values(), ({ key, durations }) => {
-    edges.push({
-      ...key,
-      count: durations.count,
-      error_count: durations.errors,
-      mean: calculateMean(durations),
-      p_90: findPercentile(durations, 90),
-      p_95: findPercentile(durations, 95),
-    });
-  });
-  return edges;
+  return mapInTurns(sum.values(), ({ key, durations }) => ({
+    ...key,
+    count: durations.count,
+    error_count: durations.errors,
+    mean: calculateMean(durations),
+    p_90: findPercentile(durations, 90),
+    p_95: findPercentile(durations, 95),
+  }));
 }
 
 function measureSides<Side extends string, Key>(

@@ -1,7 +1,7 @@
 // How figures are kept outside of this process: as compact values of JSON, which are input when they come back. A change of the
 // figures' types changes these codecs, and the version of figures (`rollup-store/figures-version.ts`) with them.
 import { z } from "zod";
-import { takeTurns, yieldToEventLoop } from "../../core/async/turns.ts";
+import { mapInTurns, takeTurns } from "../../core/async/turns.ts";
 import { tryParseJson } from "../../core/json/parse-json.ts";
 import { compare, spanKinds } from "../../core/rows.ts";
 import type { Instant } from "../../core/time.ts";
@@ -32,18 +32,9 @@ interface PartCodec<Figures> extends FiguresCodec<Figures> {
   readonly merge: (figures: readonly Figures[]) => Figures;
 }
 
-/** What is worked on in one turn, a few milliseconds: so many characters of JSON, or so many parts where they are short. */
-const charsPerTurn = 40_000;
-const partsPerTurn = 10;
-
 function createPartsCodec<Figures>(codec: PartCodec<Figures>): FiguresCodec<Map<string, Figures>> {
   return {
-    encode: (parts) =>
-      mapInTurns(
-        [...parts],
-        ([key, part]) => [key, JSON.stringify(codec.encode(part))] as const,
-        ([, [, text]]) => text.length,
-      ),
+    encode: (parts) => mapInTurns(parts, ([key, part]) => [key, JSON.stringify(codec.encode(part))] as const),
     decode: async (value) => {
       const { data } = partsSchema.safeParse(value);
       return data && decodeParts(codec, data);
@@ -54,9 +45,8 @@ function createPartsCodec<Figures>(codec: PartCodec<Figures>): FiguresCodec<Map<
         ([key]) => key,
       );
       const merged = await mapInTurns(
-        [...lists],
+        lists,
         ([key, own]) => [key, codec.merge(own.map(([, part]) => part))] as const,
-        ([[, own]]) => (own.length * charsPerTurn) / partsPerTurn,
       );
       return new Map(merged);
     },
@@ -68,36 +58,13 @@ async function decodeParts<Figures>(
   codec: PartCodec<Figures>,
   parts: readonly (readonly [string, string])[],
 ): Promise<Map<string, Figures> | undefined> {
-  const decoded = await mapInTurns(
-    parts,
-    ([key, text]) => [key, codec.decode(tryParseJson(text))] as const,
-    ([[, text]]) => text.length,
-  );
+  const decoded = await mapInTurns(parts, ([key, text]) => [key, codec.decode(tryParseJson(text))] as const);
   const all = new Map<string, Figures>();
   for (const [key, part] of decoded) {
     if (part === undefined || all.has(key)) return undefined;
     all.set(key, part);
   }
   return all;
-}
-
-/** `measure` tells of an item and its result how many characters it has, or about as much work. */
-async function mapInTurns<Item, Result>(
-  items: readonly Item[],
-  map: (item: Item) => Result,
-  measure: (done: readonly [Item, Result]) => number,
-): Promise<readonly Result[]> {
-  const results: Result[] = [];
-  let work = 0;
-  for (const item of items) {
-    const result = map(item);
-    results.push(result);
-    work += Math.max(charsPerTurn / partsPerTurn, measure([item, result]));
-    if (work < charsPerTurn) continue;
-    work = 0;
-    await yieldToEventLoop();
-  }
-  return results;
 }
 
 /** One part, that of nothing where it is not there. */

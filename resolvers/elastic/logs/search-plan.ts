@@ -38,8 +38,8 @@ import { hasMaskedField } from "../search/masked-filters.ts";
 import {
   buildTenantSupersetQuery,
   compileOrRefuse,
+  describeUnreadable,
   hasMatch,
-  hiddenFieldsFeature,
   refuseClosed,
 } from "../search/search.ts";
 import { explainUnnarrowed } from "./explain.ts";
@@ -122,11 +122,8 @@ export async function compileSearchPlan(
   const ownMetadata: IndexMetadata = { ...metadata, groups: group.groups };
   const product = await client.detectProduct(context.signal);
   const filter = await compileConditions(context, metadata, ownMetadata, layout, product, pushesFilter);
-  if (group.groups.some(({ sourceMode }) => sourceMode === "cut")) {
-    throw createUnsupportedError(backend, "documents whose _source is not kept whole");
-  }
-  if (group.groups.some(({ hidesFields }) => hidesFields))
-    throw createUnsupportedError(backend, hiddenFieldsFeature);
+  const unreadable = group.groups.map(describeUnreadable).find((feature) => feature !== undefined);
+  if (unreadable !== undefined) throw createUnsupportedError(backend, unreadable);
   const indices = buildIndexScope(metadata, group, groups);
   const timeColumn = await chooseTimeColumn(context, group, product, metadata, indices);
   return {

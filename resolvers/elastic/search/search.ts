@@ -25,7 +25,7 @@ import {
   scanSearchResponse,
 } from "../document/hit-scanner.ts";
 import { isGlobMatch } from "../mapping/index-patterns.ts";
-import type { IndexMetadata } from "../mapping/mapping.ts";
+import type { IndexGroup, IndexMetadata } from "../mapping/mapping.ts";
 import { combineGroupQueries } from "../query/filter-compiler.ts";
 import { compileTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
 import { describeUnsearchable, requireAllClusters } from "./remote-clusters.ts";
@@ -357,8 +357,13 @@ export async function hasMatch(
 
 const closedFeature = "a pattern with closed indices";
 
-/** What is refused of indices with `IndexGroup.hidesFields`, and how `check` says it. */
-export const hiddenFieldsFeature = "indices with _field_names off and fields without doc values and norms";
+/** Why the documents of a group cannot be answered exactly, as a feature that is refused; undefined if they can. */
+export function describeUnreadable({ sourceMode, hidesFields }: IndexGroup): string | undefined {
+  if (sourceMode === "cut") return "documents whose _source is not kept whole";
+  return hidesFields ? "indices with _field_names off and fields without doc values and norms" : undefined;
+}
+
+/** How `check` says `IndexGroup.hidesFields`. */
 export const hiddenFieldsProblem =
   "_field_names is off and some fields have neither doc values nor norms, so that no query finds who has them; reindex with _field_names on";
 

@@ -1,6 +1,6 @@
 // Reads the spans that exceptions belong to, and the standalone spans of exceptions whose spans are not stored.
 
-import { mapConcurrent, mergeConcurrent, sourcesAtOnce } from "../../../src/core/async/concurrency.ts";
+import { mapSources, mergeConcurrent } from "../../../src/core/async/concurrency.ts";
 import type { SpanId, SpanPushdown } from "../../../src/store/spans.ts";
 import { hasException } from "../../../src/tracing/spans/exceptions.ts";
 import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
@@ -78,9 +78,8 @@ export async function listSpanIds(
   { documents, sources, budget, signal }: ReadContext,
 ): Promise<readonly SpanId[] | undefined> {
   const lists = combineHints(
-    await mapConcurrent(
+    await mapSources(
       sources,
-      sourcesAtOnce,
       (source, own) => listSpanIdsOfEvents(documents, source, condition, budget, own),
       signal,
     ),
@@ -96,12 +95,7 @@ export async function listSpanIdsInTraces(
 ): Promise<readonly SpanId[] | undefined> {
   const { documents, sources, budget, signal } = context;
   const lists = combineHints(
-    await mapConcurrent(
-      sources,
-      sourcesAtOnce,
-      (source, own) => listTraceIds(documents, source, ofSpans, budget, own),
-      signal,
-    ),
+    await mapSources(sources, (source, own) => listTraceIds(documents, source, ofSpans, budget, own), signal),
   );
   if (lists === undefined) return undefined;
   const found: SpanId[] = [];
@@ -144,9 +138,8 @@ async function findEventOwners(
 ): Promise<readonly EventOwners[]> {
   const { documents, sources, budget, signal } = context;
   const lists = combineHints(
-    await mapConcurrent(
+    await mapSources(
       sources,
-      sourcesAtOnce,
       (source, own) => listEventOwners(documents, source, condition, budget, own),
       signal,
     ),

@@ -1,7 +1,7 @@
 // Reads spans with their events. A layout may store events in documents of their own: they are attached to their spans here.
 // An event without a stored owner may be a span of its own, a standalone span.
 
-import { mapConcurrent, mergeConcurrent, sourcesAtOnce } from "../../../src/core/async/concurrency.ts";
+import { mapSources, mergeConcurrent } from "../../../src/core/async/concurrency.ts";
 import type { AttributeValue, Span, SpanEvent } from "../../../src/core/rows.ts";
 import type { Budget, SpanId, SpanSource } from "../../../src/store/spans.ts";
 import { readAllSpans } from "../../../src/tracing/spans/entry-lookup.ts";
@@ -222,12 +222,7 @@ export async function hasEventForm(
   { documents, sources, signal }: ReadContext,
   accepts: (form: EventForm) => boolean,
 ): Promise<boolean> {
-  const placed = await mapConcurrent(
-    sources,
-    sourcesAtOnce,
-    (source, own) => documents.readForms(source, own),
-    signal,
-  );
+  const placed = await mapSources(sources, (source, own) => documents.readForms(source, own), signal);
   return placed.some(({ events }) => events.some(({ form }) => accepts(form)));
 }
 

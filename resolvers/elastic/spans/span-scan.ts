@@ -1,6 +1,6 @@
 // Scans and tallies the spans of one site whose end lies in a range.
 
-import { mapConcurrent, mergeConcurrent, sourcesAtOnce } from "../../../src/core/async/concurrency.ts";
+import { mapSources, mergeConcurrent } from "../../../src/core/async/concurrency.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import type { Span } from "../../../src/core/rows.ts";
 import type { TimeRange } from "../../../src/core/time.ts";
@@ -148,9 +148,8 @@ async function countEventsAndSpans(
   spanCondition: Condition<SpanForm>,
   { documents, sources, signal }: ReadContext,
 ): Promise<{ readonly events: number; readonly spans: number }> {
-  const counts = await mapConcurrent(
+  const counts = await mapSources(
     sources,
-    sourcesAtOnce,
     (source, own) =>
       Promise.all([
         documents.countEvents(source, eventCondition, own),

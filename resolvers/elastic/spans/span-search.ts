@@ -28,7 +28,7 @@ import {
   acceptShardCount,
   compileOrRefuse,
   createMappingChangedError,
-  hiddenFieldsFeature,
+  describeUnreadable,
   isStale,
 } from "../search/search.ts";
 import { findLastSortValues, type ParsedResponse, parseCompleteResponse } from "../search/search-response.ts";
@@ -263,9 +263,9 @@ function compileFormsQuery<Form extends SpanForm | EventForm>(
 }
 
 /** Why documents of a form cannot be read from their `_source`; undefined if they can. */
-function describeUnreadable(placed: PlacedForm<SpanForm | EventForm>): string | undefined {
-  if (placed.group.sourceMode === "cut") return "documents whose _source is not kept whole";
-  if (placed.group.hidesFields) return hiddenFieldsFeature;
+function describeUnreadableForm(placed: PlacedForm<SpanForm | EventForm>): string | undefined {
+  const feature = describeUnreadable(placed.group);
+  if (feature !== undefined) return feature;
   const lossy = findLossyTime(placed);
   return lossy === undefined ? undefined : `documents whose ${lossy} is rebuilt from a field of type float`;
 }
@@ -282,8 +282,8 @@ async function refuseUnreadable<Form extends SpanForm | EventForm>(
   signal: AbortSignal,
 ): Promise<void> {
   const { backend } = context;
-  const unreadable = forms.filter((placed) => describeUnreadable(placed) !== undefined);
-  const [reason] = unreadable.map(describeUnreadable);
+  const unreadable = forms.filter((placed) => describeUnreadableForm(placed) !== undefined);
+  const [reason] = unreadable.map(describeUnreadableForm);
   if (reason === undefined) return;
   const query = compileFormsQuery(context, source, unreadable, condition);
   if (query === matchNone) return;

@@ -1,12 +1,7 @@
 // The span store of Elasticsearch and OpenSearch: the reads of the contract over one or several sites, and all analytics by
 // their definition over these. Queries narrow what is read; whether a span matches is decided on the decoded span.
 
-import {
-  combineSignals,
-  mapConcurrent,
-  mergeConcurrent,
-  sourcesAtOnce,
-} from "../../../src/core/async/concurrency.ts";
+import { combineSignals, mapSources, mergeConcurrent } from "../../../src/core/async/concurrency.ts";
 import { isNonEmpty } from "../../../src/core/collections.ts";
 import { compare } from "../../../src/core/rows.ts";
 import type { SpanStore } from "../../../src/store/span-analytics.ts";
@@ -66,9 +61,8 @@ function createSpanReader(documents: SpanDocuments, view: string): SpanReader {
       return others.length > 0 ? undefined : findNPlusOneParents(documents, source, query, signal);
     },
     findSplitPoint: async (query, signal) => {
-      const found = await mapConcurrent(
+      const found = await mapSources(
         query.sources,
-        sourcesAtOnce,
         (source, own) => findSplitPoint(documents, source, query, own),
         signal,
       );
@@ -76,9 +70,8 @@ function createSpanReader(documents: SpanDocuments, view: string): SpanReader {
       return query.order === "asc" ? known[0] : known.at(-1);
     },
     findTraceIdsWithExceptions: async (query, signal) => {
-      const lists = await mapConcurrent(
+      const lists = await mapSources(
         query.sources,
-        sourcesAtOnce,
         (source, own) => listTraceIdsWithExceptions(documents, source, query, own),
         signal,
       );
@@ -136,9 +129,8 @@ async function countInShards(
   const reads = shards.flatMap((shard) =>
     query.sources.filter(createHeldTest(shard)).map((source) => ({ documents: shard.documents, source })),
   );
-  const counts = await mapConcurrent(
+  const counts = await mapSources(
     reads,
-    sourcesAtOnce,
     ({ documents, source }, own) => countCandidates(documents, source, query, own),
     signal,
   );

@@ -32,7 +32,16 @@ export async function mapConcurrent<Item, Result>(
 }
 
 /** Sources that one request asks at once. A token may see hundreds, which would fill the queue of their backend. */
-export const sourcesAtOnce = 4;
+const sourcesAtOnce = 4;
+
+/** As `mapConcurrent`, for the sources of one request. */
+export function mapSources<Source, Result>(
+  sources: readonly Source[],
+  ask: (source: Source, signal: AbortSignal) => Promise<Result>,
+  signal: AbortSignal,
+): Promise<readonly Result[]> {
+  return mapConcurrent(sources, sourcesAtOnce, ask, signal);
+}
 
 /**
  * Runs async generators, at most `limit` (4) at a time, and yields their items in the order in which they arrive.

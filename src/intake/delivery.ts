@@ -9,7 +9,7 @@ import type { Span } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { ErrorReportStore } from "../store/error-reports.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
-import { buildReportSpan, readReport, reportTurns } from "./error-report.ts";
+import { buildReportSpan, readReport, reportAccount } from "./error-report.ts";
 import type { Settlement, SpooledReport } from "./spool.ts";
 import type { SpoolClient } from "./spool-client.ts";
 
@@ -75,7 +75,7 @@ export function startDelivery({ spool, sites, telemetry, pace = defaultPace }: D
   });
   telemetry.intake.announce(deliveries.map(({ site }) => site));
   const bells = new Map(deliveries.map(({ site, bell }) => [site, bell]));
-  const loops = deliveries.map((delivery) => runInTurnsOf(reportTurns, () => deliverSite(delivery)));
+  const loops = deliveries.map((delivery) => runInTurnsOf(reportAccount, () => deliverSite(delivery)));
   return {
     wake: (site) => {
       const bell = bells.get(site);

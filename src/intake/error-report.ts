@@ -5,8 +5,8 @@ import { formatScalar, isJsonObject, parseNumberLossless } from "../core/json/lo
 import { type Attributes, type AttributeValue, errorReportAttribute, type Span } from "../core/rows.ts";
 import { fromMillis, type Instant, lastMilli } from "../core/time.ts";
 
-/** In whose turns of the event loop all reports are read. No user has this account, and reports have none. */
-export const reportTurns = "front-end reports";
+/** The account in whose turns of the event loop reports are read: they come without a user. */
+export const reportAccount = "front-end reports";
 
 /** Spec, "Front-end error report", with every optional part in its empty form. */
 interface ErrorReport {

@@ -6,6 +6,7 @@ import { BlockList, isIPv6 } from "node:net";
 import { createReloadableRateLimit, type RateLimiter } from "../access/rate-limit.ts";
 import type { Site, Sites } from "../access/sites.ts";
 import type { IntakeConfig } from "../config/config.ts";
+import { lockMutex, type Mutex } from "../core/async/mutex.ts";
 import { runInTurnsOf, yieldToEventLoop } from "../core/async/turns.ts";
 import type { LimitName } from "../core/errors.ts";
 import { type Instant, type Millis, printInstantToMilli, toMillis } from "../core/time.ts";
@@ -26,7 +27,7 @@ import {
 } from "../http/node-http.ts";
 import type { DropReason } from "../telemetry/intake-telemetry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
-import { readReport, reportTurns } from "./error-report.ts";
+import { readReport, reportAccount } from "./error-report.ts";
 import type { SpoolClient } from "./spool-client.ts";
 
 export interface Intake {
@@ -72,8 +73,8 @@ interface IntakeState {
   rules: IntakeRules;
   /** Bytes of all bodies that are being read or wait for their commit. */
   heldBytes: number;
-  /** Resolves when the last of the bodies so far has been checked. */
-  checked: Promise<unknown>;
+  /** Of those who check a body. */
+  readonly checking: Mutex;
   isClosing: boolean;
 }
 
@@ -92,7 +93,7 @@ export function createIntake(options: IntakeOptions): Intake {
     underWay: new Set(),
     rules,
     heldBytes: 0,
-    checked: Promise.resolve(),
+    checking: { last: Promise.resolve() },
     isClosing: false,
   };
   return {
@@ -121,7 +122,7 @@ function tryAnswer(state: IntakeState, request: IncomingMessage, response: Serve
   if (request.method === "OPTIONS") respondToPreflight(request, response);
   else if (request.method === "POST") {
     const take = () => takeReport(state, request, response, readApiKey(queries));
-    trackRequest(state, runInTurnsOf(reportTurns, take));
+    trackRequest(state, runInTurnsOf(reportAccount, take));
   } else sendJson(response, 404, notFoundBody);
   return true;
 }
@@ -227,13 +228,14 @@ async function keepReport(
 }
 
 /** One body at a time, whose values may be a hundred times as large as its text. */
-function isReport(state: IntakeState, body: string): Promise<boolean> {
-  const check = state.checked.then(async () => {
+async function isReport({ checking }: IntakeState, body: string): Promise<boolean> {
+  const release = await lockMutex(checking);
+  try {
     await yieldToEventLoop();
     return (await readReport(body)) !== undefined;
-  });
-  state.checked = check.catch(() => {});
-  return check;
+  } finally {
+    release();
+  }
 }
 
 // ---- Answers ------------------------------------------------------------------------------------------------

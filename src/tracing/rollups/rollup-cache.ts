@@ -1,12 +1,12 @@
 // Kept figures of segments, by what they depend on, within a bound of memory. Whoever uses figures holds references to them, so
 // that none of them has to stay in the cache for a request.
+import type { Mutex } from "../../core/async/mutex.ts";
 import { requireFirst } from "../../core/collections.ts";
 import { compare } from "../../core/rows.ts";
 import type { Instant, Millis, TimeRange } from "../../core/time.ts";
 import type { SnapshotVersion } from "../../store/spans.ts";
 import type { Changes } from "./changes.ts";
 import { measureText } from "./duration-figures.ts";
-import type { Mutex } from "./mutex.ts";
 import { findSegmentStart, segmentLengths } from "./segments.ts";
 import {
   dropFromCover,

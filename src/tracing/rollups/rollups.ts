@@ -4,6 +4,7 @@
 // the answer is the definition's over one moment.
 
 import { awaitShared } from "../../core/async/concurrency.ts";
+import { lockMutex } from "../../core/async/mutex.ts";
 import { requireAt, requireLast } from "../../core/collections.ts";
 import type { BackendError, Refused } from "../../core/errors.ts";
 import { compare } from "../../core/rows.ts";
@@ -13,7 +14,6 @@ import { releaseAfter, trackBudget } from "../spans/read-budget.ts";
 import { type PieceChoice, recordChoice } from "./choice.ts";
 import { type AnalysisKind, nameGroup, type RollupQuery, type RollupTask } from "./figures-kind.ts";
 import { dropChanged, hasSegments, loadStored, lookUpStored, openGroupSnapshot } from "./group-snapshot.ts";
-import { lockMutex } from "./mutex.ts";
 import { createEndsError, documentsPerSpan, isReadingCheaper, readWithinLimit } from "./reading-cost.ts";
 import {
   dropSegments,

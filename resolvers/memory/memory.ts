@@ -71,8 +71,8 @@ export const memory: BackendKind<MemorySettings> = {
       return time > now || time < now - clusterHistory ? undefined : observeCluster(seed, match, time);
     });
     const timer = setInterval(() => {
-      writeLines.goOn();
-      writeSpans.goOn();
+      writeLines.catchUpIfStarted();
+      writeSpans.catchUpIfStarted();
     }, catchUpInterval).unref();
     return {
       name,
@@ -126,7 +126,7 @@ interface CatchUp {
   /** Makes what is owed since the last time, at first since `history`. */
   readonly catchUp: () => void;
   /** The same, but nothing before the first `catchUp`. */
-  readonly goOn: () => void;
+  readonly catchUpIfStarted: () => void;
 }
 
 /** What is older than `forgotten` may be dropped. */
@@ -145,7 +145,7 @@ function createCatchUp(
     make({ from: made > forgotten ? made : forgotten, to, forgotten });
     made = to;
   };
-  return { catchUp, goOn: () => isStarted && catchUp() };
+  return { catchUp, catchUpIfStarted: () => isStarted && catchUp() };
 }
 
 /** The newest of the generated times, looked for in ever longer windows that end now. */

@@ -1,7 +1,10 @@
 // Limits how much work each account does at once. Further work waits for a turn, first come first served.
 
 export interface AccountTurns {
-  /** Resolves with what ends the turn; ending it again does nothing. @throws the signal's reason, when that aborts before the turn has come */
+  /**
+   * Resolves with what ends the turn; ending it again does nothing.
+   * @throws the signal's reason, when that aborts before the turn has come
+   */
   readonly take: (account: string, signal: AbortSignal) => Promise<() => void>;
 }
 

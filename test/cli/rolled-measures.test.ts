@@ -39,7 +39,7 @@ const labels = '{backend="es",site="shop",kind="site_edges"}';
 
 test("the figures of a kind are those of all its groups", async () => {
   const telemetry = createTelemetry({ write: () => undefined });
-  const kept = telemetry.openKept();
+  const kept = telemetry.openKeptTelemetry();
   const addUp = createMeasureSums();
   for (const measure of [
     createMeasure("alone", createSegments(3, 100, 60n)),
@@ -64,7 +64,7 @@ test("a group without segments reaches nowhere", () => {
 
 test("the last configuration shows its own, whatever an older one reports before it ends", async () => {
   const telemetry = createTelemetry({ write: () => undefined });
-  const [old, next] = [telemetry.openKept(), telemetry.openKept()];
+  const [old, next] = [telemetry.openKeptTelemetry(), telemetry.openKeptTelemetry()];
   const read = async () => {
     const { text } = await telemetry.metrics();
     return text.split("\n").filter((line) => line.startsWith("readout_rollup_bytes{"));
@@ -80,10 +80,10 @@ test("the last configuration shows its own, whatever an older one reports before
 
 test("a new configuration forgets groups that it does not have", async () => {
   const telemetry = createTelemetry({ write: () => undefined });
-  const old = telemetry.openKept();
+  const old = telemetry.openKeptTelemetry();
   old.recordRolled(createMeasureSums()(createMeasure("with payments", createSegments(2, 50, 30n)), now));
   telemetry
-    .openKept()
+    .openKeptTelemetry()
     .recordRolled(createMeasureSums()(createMeasure("alone", createSegments(3, 100, 60n)), now));
   old.close();
   expect((await listMetrics(telemetry)).slice(2)).toEqual([
@@ -95,13 +95,13 @@ test("a new configuration forgets groups that it does not have", async () => {
 
 test("what a configuration keeps is gone when it is closed", async () => {
   const telemetry = createTelemetry({ write: () => undefined });
-  const old = telemetry.openKept();
+  const old = telemetry.openKeptTelemetry();
   old.recordRolled(createMeasureSums()(createMeasure("alone", createSegments(3, 100, 60n)), now));
   for (const backend of ["stays", "goes"]) {
     old.recordRollupBytes(backend, 1);
     old.recordMetricCacheBytes(backend, 1);
   }
-  const next = telemetry.openKept();
+  const next = telemetry.openKeptTelemetry();
   next.recordRollupBytes("stays", 2);
   old.close();
   const { text } = await telemetry.metrics();

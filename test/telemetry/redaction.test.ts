@@ -1,6 +1,7 @@
 // What the log and the state of GraphQL show of texts with credentials.
 import { expect, test } from "vitest";
-import { createTelemetry, redactCredentials } from "#src/telemetry/telemetry.ts";
+import { redactCredentials } from "#src/telemetry/redaction.ts";
+import { createTelemetry } from "#src/telemetry/telemetry.ts";
 
 test.each([
   ["Authorization: Bearer abc.d-e_f", "Authorization: Bearer [redacted]"],

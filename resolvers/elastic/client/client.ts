@@ -282,8 +282,8 @@ export function deleteUnawaited(client: Pick<ElasticClient, "send">, path: strin
 }
 
 /** Whether a request changes nothing at the server. A scroll advances with each request, even if its response is lost. */
-function isRepeatable({ method, path }: ElasticRequest): boolean {
-  return method === "GET" || isSearch({ method, path });
+function isRepeatable(request: ElasticRequest): boolean {
+  return request.method === "GET" || isSearch(request);
 }
 
 function addSearchParameters(

@@ -10,7 +10,8 @@ import type { Millis } from "../../core/time.ts";
 import type { Backend, IO } from "../../store/backend.ts";
 import type { RollupStore } from "../../store/rollups.ts";
 import type { KeptTelemetry } from "../../telemetry/kept-telemetry.ts";
-import { redactCredentials, type Telemetry } from "../../telemetry/telemetry.ts";
+import { redactCredentials } from "../../telemetry/redaction.ts";
+import type { Telemetry } from "../../telemetry/telemetry.ts";
 import { createRollupAnalytics } from "../../tracing/figures/rollup-analytics.ts";
 import { openKeptFigures } from "../../tracing/rollup-store/kept-figures.ts";
 import { createKindLookup } from "../support/backend-kinds.ts";
@@ -65,7 +66,7 @@ export function* connectConfig(
   telemetry: Telemetry,
 ): Steps<ConnectedConfig> {
   let rollupStore: RollupStore | undefined;
-  const keptTelemetry = telemetry.openKept();
+  const keptTelemetry = telemetry.openKeptTelemetry();
   const io = createIO(
     config,
     shell,

@@ -288,8 +288,8 @@ function startRollers(running: RunningServer, connected: ConnectedConfig): void 
   const { shell, telemetry, unfinished, signal } = running;
   const until = AbortSignal.any([signal, connected.replaced.signal]);
   const { rollupStore, keptTelemetry } = connected;
-  const told = { log: telemetry.log, recordRolled: keptTelemetry.recordRolled };
-  connected.rollers = runRollers(connected, rollupStore, told, () => shell.now(), until);
+  const ofRollers = { log: telemetry.log, recordRolled: keptTelemetry.recordRolled };
+  connected.rollers = runRollers(connected, rollupStore, ofRollers, () => shell.now(), until);
   unfinished.push(connected.rollers);
 }
 

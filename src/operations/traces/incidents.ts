@@ -94,7 +94,7 @@ export async function listIncidents(query: IncidentQuery, context: Context): Pro
     (query.order === "last" ? compare(b.listedAt, a.listedAt) : compare(a.number, b.number)) ||
     compare(a.digest, b.digest);
   const sorted = await takeSteps(sortInSteps(all, byOrder), context.signal);
-  // Of an action whose rows are gone, none is found.
+  // Where all are wanted, those that were found are all: an action whose rows are gone has no incident.
   const isComplete = found.every((part) => part.isComplete) || wanted === Number.POSITIVE_INFINITY;
   return {
     range: query.range,

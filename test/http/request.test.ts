@@ -1,9 +1,8 @@
 // The bodies of requests: how many bytes of them are held, by all and by each token, and how they are parsed.
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { LimitReached, TooMany, Unprocessable } from "#src/core/errors.ts";
 import { createBodyReader, type Exchange } from "#src/http/request.ts";
+import { findCollector } from "../support/garbage.ts";
 
 const kib = 1_024;
 const never = new AbortController().signal;
@@ -131,12 +130,6 @@ describe("the bodies that are held", () => {
     expect((await reading).text).toBe("a".repeat(100_000));
   });
 });
-
-/** What collects garbage, so that memory in use can be told from memory that is free to take. */
-function findCollector(): () => void {
-  setFlagsFromString("--expose-gc");
-  return runInNewContext("gc");
-}
 
 describe("a JSON body", () => {
   const { readJson } = createBodyReader();

@@ -1,7 +1,5 @@
 // Lines are matched for many tails without holding the event loop up, and remembered for each query alone.
 import { setTimeout as delay, setImmediate as nextTurn } from "node:timers/promises";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { createHeldBytes, createHeldLedger } from "#src/core/async/held-bytes.ts";
@@ -15,6 +13,7 @@ import { createAccountTurns } from "#src/tail/account-turns.ts";
 import type { Listener } from "#src/tail/audience.ts";
 import { createPoller, type Poller, type PollerOptions } from "#src/tail/poller.ts";
 import { countTurns } from "../support/event-loop-turns.ts";
+import { findCollector } from "../support/garbage.ts";
 import { createSubject } from "./harness.ts";
 
 const base = Date.UTC(2026, 0, 15);
@@ -191,8 +190,7 @@ test("lines that are read for one query reach the others when its tail has left 
 });
 
 test("the longest query of a tail takes little more memory than its comparisons", () => {
-  setFlagsFromString("--expose-gc");
-  const collectGarbage: () => void = runInNewContext("gc");
+  const collectGarbage = findCollector();
   const measureHeap = () => {
     collectGarbage();
     return process.memoryUsage().heapUsed;

@@ -3,7 +3,7 @@
 
 import { type ClientRequest, findClientRequest, raceAbort } from "../../src/core/async/concurrency.ts";
 import { reportAnswer, reportSent, reportWaiting } from "../../src/core/async/read-progress.ts";
-import { BackendError, type Failure, Refused } from "../../src/core/errors.ts";
+import { BackendError, type Failure, LimitReached, Refused, TooMany } from "../../src/core/errors.ts";
 import type { Millis } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
 import {
@@ -131,7 +131,7 @@ async function runGuarded<T>(
 
 /** How long to wait before the retry; undefined where there is none. */
 function chooseRetryPause({ retryBudget }: GuardState, error: unknown): Millis | undefined {
-  if (!(error instanceof BackendError) || retryBudget < retryCost) return undefined;
+  if (!(error instanceof BackendError) || isOwnLimit(error) || retryBudget < retryCost) return undefined;
   if (error.failure === "unreachable") return 0;
   // Where the backend says when to come back, that is passed on to the client.
   if (error.failure !== "overloaded" || error.retryAfterSeconds !== undefined) return undefined;
@@ -276,9 +276,8 @@ function finishAbandoned(state: GuardState, current: Attempt, error: unknown): v
 }
 
 /** Returns what the caller receives. */
-function finishFailed(state: GuardState, current: Attempt, error: unknown): BackendError | Refused {
-  // The response was good, and too large for its reader: no failure of the backend.
-  if (error instanceof Refused) {
+function finishFailed(state: GuardState, current: Attempt, error: unknown): BackendError | Refused | TooMany {
+  if (isOwnLimit(error)) {
     finishAttempt(state, current, "alive", "ok");
     return error;
   }
@@ -287,6 +286,11 @@ function finishFailed(state: GuardState, current: Attempt, error: unknown): Back
   finishAttempt(state, current, breakerFailures.includes(failure) ? "dead" : "alive", failure);
   if (status !== undefined && status < 500) state.authBackoff.record(status === 401, current.started);
   return failed;
+}
+
+/** The response was good, and too large for its reader: no failure of the backend. */
+function isOwnLimit(error: unknown): error is Refused | TooMany | LimitReached {
+  return error instanceof Refused || error instanceof TooMany || error instanceof LimitReached;
 }
 
 // ---- Observation --------------------------------------------------------------------------------------------

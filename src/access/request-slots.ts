@@ -17,7 +17,7 @@ export interface RequestSlots {
   /** How many wait briefly, of all and of each account. */
   waitingBriefly: number;
   readonly waitingBrieflyOf: AccountSlots;
-  /** The bytes of documents that requests hold. */
+  /** The bytes of documents and series that requests hold. */
   readonly held: HeldLedger;
 }
 

@@ -1,5 +1,6 @@
 // Metrics: the contract of a metric store, and its queries.
 // The promises of every store (`backend.ts`) hold here too.
+import type { HeldBytes } from "../core/async/held-bytes.ts";
 import type { Buckets, Measure, MetricType, Series } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { CounterSamples, Observations } from "../metrics/samples.ts";
@@ -41,7 +42,7 @@ export interface MetricStore {
    * order of the sorted keys. Other labels are aggregated away. A series without a value in any bucket is omitted. An
    * unknown metric has no series.
    *
-   * @throws {Refused} `result_too_large` over `pointLimit`, `not_supported_by_backend` for a measure that the source
+   * @throws {Refused} `result_too_large` over `pointLimit` or what may be `held`, `not_supported_by_backend` for a measure that the source
    *   cannot answer exactly (such as a quantile that a summary does not export)
    * @throws {BackendError}
    */
@@ -97,7 +98,7 @@ export type SeriesMember = { readonly tags: Tags } & (
 /** A member of which all samples are there. */
 export type SampledMember = Exclude<SeriesMember, { readonly values: Float64Array }>;
 
-export type MetricQuery = Pick<SeriesQuery, "match" | "metric" | "tags" | "measure">;
+export type MetricQuery = Pick<SeriesQuery, "match" | "metric" | "tags" | "measure" | "held">;
 
 export interface RawMemberQuery extends MetricQuery, Pick<SeriesQuery, "buckets" | "reportRead"> {
   readonly only?: readonly Tags[] | undefined;
@@ -122,4 +123,6 @@ export interface SeriesQuery {
   readonly pointLimit: number;
   /** The store calls it for each part of the answer that the source has sent, with the samples in it. */
   readonly reportRead?: ((samples: number) => void) | undefined;
+  /** Where the store counts the bytes of what it reads. Whoever asks gives them back, once there is an answer. */
+  readonly held?: HeldBytes | undefined;
 }

@@ -39,7 +39,7 @@ test("fields whose rows hold too many bytes together are refused by these", asyn
   const { errors = [] } = await ask(4);
   expect(errors.length).toBeGreaterThan(0);
   for (const { message, extensions } of errors) {
-    expect(message).toContain("more than 3,500,000 bytes of documents at once");
+    expect(message).toContain("more than 3,500,000 bytes of documents or series at once");
     expect(extensions).toMatchObject({ status: 422, slug: "result_too_large" });
   }
 });

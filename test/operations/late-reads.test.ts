@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
 import { createGuard, type Guard } from "#resolvers/http/guard.ts";
-import { reportSamples, type SeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
 import type { Site } from "#src/access/sites.ts";
 import { awaitShared, noteClientRequest, raceAbort } from "#src/core/async/concurrency.ts";
 import { failures } from "#src/core/errors.ts";
@@ -231,21 +230,6 @@ describe("a late answer over HTTP says how far it came", () => {
     expect(answer).toEqual({ status: 500, body: { error: expect.stringMatching(sentence) } });
     await demo.close();
   });
-});
-
-test("a reader of series reports the samples of each part", async () => {
-  const series = [
-    { labels: {}, values: new Float64Array(3), times: new Float64Array(3), histograms: [] },
-    { labels: { a: "b" }, values: new Float64Array(4), times: new Float64Array(4), histograms: [] },
-  ];
-  const bare = { readGrid: async () => series, readRaw: async () => series, readInstant: async () => series };
-  const read: number[] = [];
-  const reader = reportSamples(bare as unknown as SeriesReader, (samples) => read.push(samples));
-  const buckets = { start: 0, width: 60_000, count: 3 } as unknown as Parameters<SeriesReader["readGrid"]>[1];
-  const selector = {} as unknown as Parameters<SeriesReader["readRaw"]>[0];
-  expect(await reader.readGrid(selector, buckets, 10)).toBe(series);
-  expect(await reader.readRaw(selector, 0, 1, 10)).toBe(series);
-  expect(read).toEqual([7, 7]);
 });
 
 test("a spent budget says how much there is and what the limit is", () => {

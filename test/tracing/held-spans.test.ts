@@ -85,7 +85,7 @@ describe("spans are counted", () => {
     const little = open(30 * bytesPerSpan);
     await expect(ask(little)).rejects.toMatchObject({
       slug: "result_too_large",
-      message: expect.stringContaining("bytes of documents at once"),
+      message: expect.stringContaining("bytes of documents or series at once"),
     });
     expect(little.ledger.heldBytes).toBe(0);
   });

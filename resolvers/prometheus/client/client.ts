@@ -6,6 +6,7 @@ import { visitInTurns } from "../../../src/core/async/turns.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Instant, Millis } from "../../../src/core/time.ts";
 import type { BackendInfo, IO } from "../../../src/store/backend.ts";
+import type { SeriesQuery } from "../../../src/store/metrics.ts";
 import { findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts";
 import { toMetricsQl } from "./metrics-ql.ts";
 import { type Expression, metricName, type Selector } from "./promql.ts";
@@ -18,9 +19,11 @@ import {
 import { alignRange } from "./range-alignment.ts";
 import {
   createScanner,
+  type HistogramSample,
   labelSet,
   readResult,
   resultData,
+  type SampleSeries,
   type SeriesFold,
   UnexpectedFormat,
 } from "./response-scanner.ts";
@@ -299,4 +302,50 @@ function recordSampleCounts<T>(backend: string, fold: () => SeriesFold<T>): () =
 /** The same fold with all times moved back by `shift`. */
 function shiftEarlier<T>({ series, result }: SeriesFold<T>, shift: Millis): SeriesFold<T> {
   return { series: (one) => series({ ...one, times: one.times.map((time) => time - shift) }), result };
+}
+
+// ---- What a request reads ------------------------------------------------------------------------------------------
+
+/** Whom a request tells of the series that it reads, while they arrive: how many samples these are, and what memory they take. */
+export type SeriesCounters = Pick<SeriesQuery, "held" | "reportRead">;
+
+// Roughly, of counters and histograms whose growth is computed: each of their series is in some four responses.
+const bytesPerSeries = 250;
+const bytesPerLabel = 24;
+const bytesPerSample = 16;
+const bytesPerHistogram = 100;
+const bytesPerBucket = 56;
+
+/** The same folds, which count each series before they take it. They throw what `held` throws. */
+export function countSeries<T>(
+  fold: () => SeriesFold<T>,
+  { held, reportRead }: SeriesCounters,
+): () => SeriesFold<T> {
+  if (held === undefined && reportRead === undefined) return fold;
+  return () => {
+    const { series: take, result } = fold();
+    let samples = 0;
+    return {
+      series(one) {
+        held?.hold(measureSeries(one));
+        samples += one.times.length + one.histograms.length;
+        take(one);
+      },
+      result() {
+        reportRead?.(samples);
+        return result();
+      },
+    };
+  };
+}
+
+/** Bytes in memory. */
+function measureSeries({ labels, times, histograms }: SampleSeries): number {
+  let bytes = bytesPerSeries + times.length * bytesPerSample;
+  for (const label in labels) bytes += bytesPerLabel + (labels[label]?.length ?? 0);
+  return histograms.reduce((sum, one) => sum + measureHistogram(one), bytes);
+}
+
+function measureHistogram({ buckets }: HistogramSample): number {
+  return bytesPerHistogram + buckets.length * bytesPerBucket;
 }

@@ -14,7 +14,7 @@ import {
 import type { Buckets } from "../../../src/core/rows.ts";
 import { allTime, type Millis, second, toMillis } from "../../../src/core/time.ts";
 import { joinSamples, type Samples } from "../../../src/metrics/samples.ts";
-import type { PrometheusClient } from "../client/client.ts";
+import { countSeries, type PrometheusClient, type SeriesCounters } from "../client/client.ts";
 import {
   aggregate,
   call,
@@ -55,6 +55,8 @@ type LabelPredicate = (labels: Labels) => boolean;
 
 export interface SeriesReader extends Pick<ServerTraits, "hidesRestarts" | "losesNaN"> {
   readonly backend: string;
+  /** The same, for what is dropped before the request ends: until its release it counts as held. */
+  openPart(): SeriesReader & { release(): void };
   /**
    * The expression at the end of each bucket, of the series that `accepts`.
    * @throws {Refused} if series × buckets exceed the limit @throws {BackendError}
@@ -134,7 +136,7 @@ interface SizeCache {
 
 interface ReaderState {
   readonly backend: string;
-  readonly client: PrometheusClient;
+  readonly client: Pick<PrometheusClient, "query">;
   readonly edge: RangeEdge;
   readonly sizes: SizeCache;
   /** Counts that were sent, by expression and times: the same count is sent once. */
@@ -145,15 +147,24 @@ interface ReaderState {
 export function createSeriesReader(
   backend: string,
   client: PrometheusClient,
-  { edge, hidesRestarts, losesNaN }: ServerTraits,
+  traits: ServerTraits,
   sizes: SizeCache,
   signal: AbortSignal,
+  counters: SeriesCounters = {},
 ): SeriesReader {
-  const state: ReaderState = { backend, client, edge, sizes, counts: new Map(), signal };
+  const { edge, hidesRestarts, losesNaN } = traits;
+  const query: PrometheusClient["query"] = (expression, time, fold, signal) =>
+    client.query(expression, time, countSeries(fold, counters), signal);
+  const state: ReaderState = { backend, client: { query }, edge, sizes, counts: new Map(), signal };
   return {
     backend,
     hidesRestarts,
     losesNaN,
+    openPart() {
+      const held = counters.held?.openPart();
+      const own = createSeriesReader(backend, client, traits, sizes, signal, { ...counters, held });
+      return { ...own, release: () => held?.release() };
+    },
     readGrid: (expression, buckets, limit, accepts = acceptAll) =>
       readGrid(state, expression, buckets, limit, accepts),
     readInstant: (expression, at) => readInstant(state, expression, at),
@@ -170,24 +181,6 @@ export function createSeriesReader(
 
 function printSum(selector: Selector): string {
   return printExpression(aggregate("sum", [], selector));
-}
-
-/** The same reader, which reports the samples of each part that it has read. */
-export function reportSamples(
-  reader: SeriesReader,
-  reportRead: ((samples: number) => void) | undefined,
-): SeriesReader {
-  if (reportRead === undefined) return reader;
-  const count = <Read extends { readonly values: Float64Array }>(found: readonly Read[]) => {
-    reportRead(found.reduce((sum, { values }) => sum + values.length, 0));
-    return found;
-  };
-  return {
-    ...reader,
-    readGrid: (...asked) => reader.readGrid(...asked).then(count),
-    readInstant: (...asked) => reader.readInstant(...asked).then(count),
-    readRaw: (...asked) => reader.readRaw(...asked).then(count),
-  };
 }
 
 function readInstant(

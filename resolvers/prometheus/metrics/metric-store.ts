@@ -13,7 +13,7 @@ import type { PrometheusClient } from "../client/client.ts";
 import { isPlainLabel, narrowSelector } from "../client/promql.ts";
 import { joinSpellings } from "../counters/bound-spellings.ts";
 import { downsampleCounter } from "../counters/counter-downsampling.ts";
-import { createDuplicateSeriesError, createSeriesReader, reportSamples } from "../counters/series-reader.ts";
+import { createDuplicateSeriesError, createSeriesReader } from "../counters/series-reader.ts";
 import { answerFromSettled, type SettledAnswer, type SettledValues } from "../settled/settled-series.ts";
 import { readHistogram, requireParts } from "./classic-histograms.ts";
 import { formatMatchKey, selectPart } from "./family-listing.ts";
@@ -128,10 +128,7 @@ async function runConsistently<T>(
     const ending = new AbortController();
     try {
       const both = combineSignals(signal, ending.signal);
-      const reader = reportSamples(
-        createSeriesReader(backend, client, traits, sizes, both),
-        query.reportRead,
-      );
+      const reader = createSeriesReader(backend, client, traits, sizes, both, query);
       const listUncountable = () => families.listUncountable(query.match, query.metric, signal);
       const result = await run(shape, createPlan(backend, query, family, reader, listUncountable));
       if ((await client.readTraits(signal)).edge === traits.edge) return result;

@@ -151,10 +151,10 @@ async function chooseBounds(
 }
 
 /** Reads classic histograms raw, so that each sample is a complete histogram. */
-function createClassicForm(reader: SeriesReader, parts: ClassicParts): HistogramForm {
+function createClassicForm(parts: ClassicParts): HistogramForm {
   return {
     query: parts.count,
-    read: (labels, from, to) => readClassicSeries(reader, parts, labels, from, to),
+    read: (reader, labels, from, to) => readClassicSeries(reader, parts, labels, from, to),
   };
 }
 
@@ -236,7 +236,7 @@ export async function readMixedHistogram(
   // A summary has its quantiles under the same name.
   const native = { ...named, selector: narrowSelector(named.selector, [matchEqual("quantile", "")]) };
   const { uneven, others } = await findClassicNativeMismatch(reader, classic.count, native);
-  const forms = [createClassicForm(reader, classic), createNativeForm(reader, native)];
+  const forms = [createClassicForm(classic), createNativeForm(native)];
   const [observed, grown] = await Promise.all([
     others ? readClassicHistograms(plan, measure) : [],
     uneven.size > 0

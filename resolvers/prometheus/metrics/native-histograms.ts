@@ -48,10 +48,12 @@ import {
 export interface HistogramForm {
   readonly query: CounterQuery;
   /**
-   * The samples from `from` until before `to`, by time: of all series, or of those with `labels` and maybe others.
+   * The samples from `from` until before `to`, by time: of all series, or of those with `labels` and maybe others. The
+   * reader counts what is held of them.
    * @throws {Refused | BackendError}
    */
   readonly read: (
+    reader: SeriesReader,
     labels: readonly Labels[] | undefined,
     from: Millis,
     to: Millis,
@@ -71,10 +73,10 @@ const nearLookBack: Millis = 300_000;
 /** In how many parts of the look-back the last sample is looked for. */
 const lookBackCells = 500;
 
-export function createNativeForm(reader: SeriesReader, query: CounterQuery): HistogramForm {
+export function createNativeForm(query: CounterQuery): HistogramForm {
   return {
     query,
-    async read(labels, from, to) {
+    async read(reader, labels, from, to) {
       const selector = labels === undefined ? query.selector : narrowToSeries(query.selector, labels);
       const found = await reader.readRaw(selector, from, to, query.limit);
       return found.filter(({ histograms }) => histograms.length > 0);
@@ -128,14 +130,19 @@ async function foldSamples(
   if (size > limit) throw createTooManySamplesError(limit, size);
   const folds = new Map<string, GrowthFold>();
   for (const [from, to] of splitRange(start, end, Math.ceil(size / histogramsPerSlice))) {
-    const read = await Promise.all(forms.map((form) => form.read(labels, from, to)));
-    const seriesByKey = await groupInTurns(read.flat(), (one) => formatSeriesKey(one.labels));
-    await visitInTurns(seriesByKey, ([key, series]) => {
-      if (keys?.has(key) === false) return;
-      const fold = folds.get(key) ?? createGrowthFold(requireFirst(series).labels, buckets, bucketed);
-      folds.set(key, fold);
-      foldSeries(fold, series);
-    });
+    const part = reader.openPart();
+    try {
+      const read = await Promise.all(forms.map((form) => form.read(part, labels, from, to)));
+      const seriesByKey = await groupInTurns(read.flat(), (one) => formatSeriesKey(one.labels));
+      await visitInTurns(seriesByKey, ([key, series]) => {
+        if (keys?.has(key) === false) return;
+        const fold = folds.get(key) ?? createGrowthFold(requireFirst(series).labels, buckets, bucketed);
+        folds.set(key, fold);
+        foldSeries(fold, series);
+      });
+    } finally {
+      part.release();
+    }
     const points = count * [...folds.values()].reduce((sum, { bounds }) => sum + 2 + bounds.length, 0);
     if (points > limit) throw createTooManyPointsError(limit, points);
   }
@@ -226,14 +233,14 @@ async function readBases(
 }
 
 async function readBasesBetween(
-  { start, lookBack, found }: BaseSearch,
+  { reader, start, lookBack, found }: BaseSearch,
   form: HistogramForm,
   labels: readonly Labels[],
   from: Millis,
   to: Millis,
 ): Promise<void> {
   const keys = new Set(labels.map(formatSeriesKey));
-  for (const { labels: own, histograms, bounds } of await form.read(labels, from, to)) {
+  for (const { labels: own, histograms, bounds } of await form.read(reader, labels, from, to)) {
     const key = formatSeriesKey(own);
     const last = histograms.findLast(({ time }) => time >= start - lookBack);
     if (!keys.has(key) || last === undefined) continue;
@@ -346,12 +353,7 @@ export async function readNativeHistogram(
   measure: ObservationMeasure,
 ): Promise<readonly Series[]> {
   const query = buildCounterQuery(plan, plan.query.metric, {});
-  const found = await readGrowth(
-    plan.reader,
-    [createNativeForm(plan.reader, query)],
-    query,
-    isEstimated(measure.combine),
-  );
+  const found = await readGrowth(plan.reader, [createNativeForm(query)], query, isEstimated(measure.combine));
   return combineByGroup(plan, found, async (group) => {
     const bounds = await findCommonBounds(group);
     if (bounds.length === 0 && group.some(({ below }) => below.size > 0))

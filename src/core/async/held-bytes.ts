@@ -1,5 +1,5 @@
-// How many bytes requests hold at once, of documents and of their own bodies: each, those of one token, and all. What is bounded
-// by number alone may be of any size.
+// How many bytes requests hold at once, of documents and series, and of their own bodies: each, those of one token, and all. What
+// is bounded by number alone may be of any size.
 import { findLargest } from "../collections.ts";
 import { LimitReached, type LimitUse, Refused, TooMany } from "../errors.ts";
 import { itemsPerTurn, runSteps, type Steps, visitInTurns } from "./turns.ts";
@@ -97,7 +97,7 @@ function openPart(add: (bytes: number) => void): HeldBytes {
 }
 
 function createTooManyBytesError(limit: number): Refused {
-  const message = `The request would hold more than ${limit.toLocaleString("en")} bytes of documents at once; narrow the range or the filters, or ask for fewer rows`;
+  const message = `The request would hold more than ${limit.toLocaleString("en")} bytes of documents or series at once; narrow the range or the filters, or ask for fewer rows or series`;
   return new Refused("result_too_large", message, { limit });
 }
 

@@ -2,7 +2,9 @@
 // its metric's type.
 import type { Site } from "../../access/sites.ts";
 import { mapConcurrent } from "../../core/async/concurrency.ts";
+import { measureHeld } from "../../core/async/held-bytes.ts";
 import { reportRead } from "../../core/async/read-progress.ts";
+import { visitInTurns } from "../../core/async/turns.ts";
 import { createMissingPartError, createTooManyPointsError, Unprocessable } from "../../core/errors.ts";
 import type { Buckets, MetricType, Series } from "../../core/rows.ts";
 import { listAllowedFields, planMeasure, type SelectorPlan } from "../../metrics/measures.ts";
@@ -84,7 +86,7 @@ export async function readSelectors<S extends Selector>(
   select: readonly S[],
   metrics: MetricsPart,
   buckets: Buckets,
-  { limits, signal, progress }: Context,
+  { limits, signal, progress, held }: Context,
 ): Promise<readonly AnsweredSelector<S>[]> {
   const { store, match, counterDefault } = metrics;
   const report = (samples: number) => reportRead(progress, samples, "samples");
@@ -100,14 +102,21 @@ export async function readSelectors<S extends Selector>(
     async ({ selector, plan }, signal) => {
       const { name: metric, tags } = selector;
       const query = { match, metric, tags, measure: plan.measure, buckets, lookBack: limits.lookBack };
-      const bounded = { ...query, pointLimit: limits.points, reportRead: report };
-      const series = await store.series(bounded, signal);
+      const reading = held?.openPart();
+      const bounded = { ...query, pointLimit: limits.points, reportRead: report, held: reading };
+      const series = await store.series(bounded, signal).finally(() => reading?.release());
       left -= series.length * buckets.count;
       if (left < 0) throw createTooManyPointsError(limits.points, limits.points - left);
+      await visitInTurns(series, (one) => held?.hold(measureAnswer(one)), signal);
       return { selector, plan, series };
     },
     signal,
   );
+}
+
+/** Bytes in memory. */
+function measureAnswer({ tags, values }: Series): number {
+  return measureHeld(tags) + values.byteLength;
 }
 
 interface KnownType {

@@ -5,7 +5,7 @@ import { type Bulkhead, createBulkhead, QueueFullError } from "#resolvers/http/b
 import { createGuard } from "#resolvers/http/guard.ts";
 import { noteClientRequest } from "#src/core/async/concurrency.ts";
 import { createReadProgress } from "#src/core/async/read-progress.ts";
-import { BackendError, type Failure, Refused } from "#src/core/errors.ts";
+import { BackendError, type Failure, LimitReached, Refused, TooMany } from "#src/core/errors.ts";
 
 const never = new AbortController().signal;
 const settings = { timeout: 10_000, concurrent: 2, queued: 3 };
@@ -340,9 +340,15 @@ describe("circuit breaker", () => {
   test("counts a response too large for its reader as a sign of life", async () => {
     const guard = createTestGuard();
     await runTimes(9, guard, fail("timeout"));
-    const refused = new Refused("result_too_large", "too large", { limit: 1 });
-    expect(await runTimes(1, guard, () => Promise.reject(refused))).toEqual([refused]);
-    expect(outcomes.at(-1)).toBe("ok");
+    const limited = [
+      new Refused("result_too_large", "too large", { limit: 1 }),
+      new TooMany(1, "token_held"),
+      new LimitReached("held", "overloaded", "too much is held"),
+    ];
+    for (const error of limited) {
+      await expect(guard.run(true, never, () => Promise.reject(error))).rejects.toBe(error);
+      expect(outcomes.at(-1)).toBe("ok");
+    }
     expect(await runTimes(9, guard, fail("timeout"))).toEqual(Array(9).fill("timeout"));
     expect(await runTimes(1, guard, answer)).toEqual(["ok"]);
   });

@@ -1,7 +1,7 @@
 // The growth of native histograms whose processes restart, sometimes with more observations than before, and whose
 // resolution is reduced on the way. It is compared with the observations themselves, which no sample shows.
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, type Mock, test, vi } from "vitest";
 import type { HistogramBucket, HistogramSample } from "#resolvers/prometheus/client/response-scanner.ts";
 import type { CounterQuery } from "#resolvers/prometheus/counters/bucket-survey.ts";
 import type { SeriesReader } from "#resolvers/prometheus/counters/series-reader.ts";
@@ -97,6 +97,18 @@ function simulateScrapes(scrapes: readonly Scrape[]): History {
   return { samples, grown, overtaking };
 }
 
+/** A reader of these answers, and the releases of its parts. */
+function createReader(answers: object) {
+  const releases: Mock[] = [];
+  const bare = { selectRange: () => ({}), ...answers };
+  const openPart = () => {
+    const release = vi.fn();
+    releases.push(release);
+    return { ...bare, release };
+  };
+  return { reader: { ...bare, openPart } as unknown as SeriesReader, releases };
+}
+
 async function readObservations(
   samples: readonly HistogramSample[],
   bucketed: boolean,
@@ -104,15 +116,17 @@ async function readObservations(
   const query = { selector: {}, buckets, lookBack: 1_000, limit: 1_000 } as unknown as CounterQuery;
   const form: HistogramForm = {
     query,
-    read: async (_, from, to) => {
+    read: async (_reader, _labels, from, to) => {
       const histograms = samples.filter((one) => one.time >= from && one.time < to);
       return histograms.length === 0 ? [] : [{ labels: {}, histograms }];
     },
   };
   // The reader only has to count the samples.
   const readInstant = async () => [{ values: [samples.length] }];
-  const reader = { selectRange: () => ({}), readInstant } as unknown as SeriesReader;
+  const { reader, releases } = createReader({ readInstant });
   const group = await readGrowth(reader, [form], query, bucketed);
+  expect(releases).not.toEqual([]);
+  for (const release of releases) expect(release).toHaveBeenCalledOnce();
   const bounds = bucketed ? await findCommonBounds(group) : [];
   return group.map((one) => toObservations(one, bounds, buckets));
 }
@@ -164,11 +178,10 @@ test.each([
 ])("combines many histograms %s in turns", async (_, tags, groupCount) => {
   const histograms = [1, 2].map((n) => buildSample(start + n * step, Array(n).fill(3), 1));
   const raw = Array.from({ length: hostCount }, (_, n) => ({ labels: { host: String(n) }, histograms }));
-  const reader = {
-    selectRange: () => ({}),
+  const { reader } = createReader({
     readInstant: async () => [],
     readRaw: async (_: unknown, from: number) => (from < start ? [] : raw),
-  } as unknown as SeriesReader;
+  });
   const measure = { of: "observations", combine: "max" } as const;
   const query = { match: {}, metric: "h", tags, measure, buckets, lookBack: 0, pointLimit: 10_000 };
   const family = { kind: "histogram", hasCount: true, hasSum: true, hasRanges: false } as const;

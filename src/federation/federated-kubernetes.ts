@@ -7,7 +7,7 @@
 // One backend may also have the pods and another their usage. No row could be put together of what both answer, and the rows
 // of the former would say that nothing is used: they are refused as well.
 
-import { mapConcurrent } from "../core/async/concurrency.ts";
+import { mapAtOnce } from "../core/async/concurrency.ts";
 import { readOwn, zip } from "../core/collections.ts";
 import { createUnsupportedError, Refused } from "../core/errors.ts";
 import type { NodesRow, PodOverviewRow } from "../core/rows.ts";
@@ -131,8 +131,8 @@ async function* readMerged<Row>(
   };
   const { listOrphans = async () => [] } = merge;
   const [all, orphans] = await Promise.all([
-    mapConcurrent(places, places.length, read, signal),
-    mapConcurrent(places, places.length, listOrphans, signal),
+    mapAtOnce(places, read, signal),
+    mapAtOnce(places, listOrphans, signal),
   ]);
   const chosen = chooseRows(places, all, merge);
   refuseDividedRows(chosen, zip(places, orphans), merge);

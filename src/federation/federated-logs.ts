@@ -1,6 +1,6 @@
 // A log store over the log stores of several backends. It answers as one store would that holds the lines of all: streams
 // of whole milliseconds are merged, so order, pages and the parts of a crowded millisecond stay what they are.
-import { combineSignals } from "../core/async/concurrency.ts";
+import { combineSignals, mapAtOnce } from "../core/async/concurrency.ts";
 import { BackendError } from "../core/errors.ts";
 import { limitTies, mergeStreams } from "../core/line-order.ts";
 import { addLineCounts, createLineCounts, type LineCounts } from "../core/line-tally.ts";
@@ -57,7 +57,7 @@ export function createFederatedLogs(
     isWithinLimits: (query, signal) => areWithinLimits(listPlaces(query), query, signal),
     count: (query, signal) => countLines(listOwnPlaces(query.source.id), query, signal),
     explain: async (query, signal) =>
-      (await Promise.all(listPlaces(query).map((place) => explainPlace(place, query, signal)))).flat(),
+      (await mapAtOnce(listPlaces(query), (place, own) => explainPlace(place, query, own), signal)).flat(),
   };
 }
 
@@ -153,16 +153,9 @@ async function areWithinLimits(
   signal: AbortSignal,
 ): Promise<boolean> {
   const budget = query.budget ?? { documents: 0 };
-  const failed = new AbortController();
-  const both = combineSignals(signal, failed.signal);
-  const isWithin = async ({ store, source }: ReadPlace): Promise<boolean> =>
-    (await store.isWithinLimits?.({ ...query, sources: [source], budget }, both)) ?? false;
-  try {
-    return (await Promise.all(places.map(isWithin))).every(Boolean);
-  } catch (error) {
-    failed.abort(error);
-    throw error;
-  }
+  const isWithin = async ({ store, source }: ReadPlace, own: AbortSignal): Promise<boolean> =>
+    (await store.isWithinLimits?.({ ...query, sources: [source], budget }, own)) ?? false;
+  return (await mapAtOnce(places, isWithin, signal)).every(Boolean);
 }
 
 /** Where copies are left out, only reading finds them. */
@@ -172,9 +165,9 @@ async function countLines(
   signal: AbortSignal,
 ): Promise<LineCounts | undefined> {
   if (places.some(({ isDeduplicated }) => isDeduplicated)) return undefined;
-  const all = await Promise.all(
-    places.map(({ store, source }) => store.count?.({ ...query, source }, signal)),
-  );
+  const count = async ({ store, source }: ReadPlace, own: AbortSignal) =>
+    store.count?.({ ...query, source }, own);
+  const all = await mapAtOnce(places, count, signal);
   const sum = createLineCounts(query.hasGroupBuckets === true);
   for (const counts of all) {
     if (counts === undefined) return undefined;

@@ -3,7 +3,7 @@
 //
 // Two backends may have a series with equal labels: two scrapers watch one target, or it has moved from one to the other.
 // Only `replica` tells that they are one series. Without it they are refused, since both answers could be meant.
-import { combineSignals } from "../core/async/concurrency.ts";
+import { mapAtOnce } from "../core/async/concurrency.ts";
 import { createPause } from "../core/async/turns.ts";
 import { compareLists } from "../core/collections.ts";
 import { createUnsupportedError, Refused } from "../core/errors.ts";
@@ -29,7 +29,7 @@ export function createFederatedMetrics(list: readonly MetricPlace[]): MetricStor
   const places = identifyPlaces(list);
   return {
     names: async (_, signal) => {
-      const all = await askAll(places, signal, ({ store, match }, own) => store.names(match, own));
+      const all = await mapAtOnce(places, ({ store, match }, own) => store.names(match, own), signal);
       return [...new Set(all.flat())].sort();
     },
     type: async (_, metric, signal) => (await findHolders(places, metric, signal)).map(({ type }) => type)[0],
@@ -38,7 +38,11 @@ export function createFederatedMetrics(list: readonly MetricPlace[]): MetricStor
       return holders.length > 0 && holders.every(({ isGuessed }) => isGuessed);
     },
     tagKeys: async (_, metric, signal) => {
-      const all = await askAll(places, signal, ({ store, match }, own) => store.tagKeys(match, metric, own));
+      const all = await mapAtOnce(
+        places,
+        ({ store, match }, own) => store.tagKeys(match, metric, own),
+        signal,
+      );
       if (all.every((found) => found === undefined)) return undefined;
       const combinations = all.flatMap((found, at) =>
         (found ?? []).map((keys) => keys.filter((key) => key !== places[at]?.replica)),
@@ -48,22 +52,6 @@ export function createFederatedMetrics(list: readonly MetricPlace[]): MetricStor
     },
     series: (query, signal) => readSeries(places, query, signal),
   };
-}
-
-/** Asks all places at once. One that fails fails the answer, and the others are given up. */
-async function askAll<Place, T>(
-  places: readonly Place[],
-  signal: AbortSignal,
-  ask: (place: Place, signal: AbortSignal) => Promise<T>,
-): Promise<readonly T[]> {
-  const failed = new AbortController();
-  const own = combineSignals(signal, failed.signal);
-  try {
-    return await Promise.all(places.map((place) => ask(place, own)));
-  } catch (error) {
-    failed.abort(error);
-    throw error;
-  }
 }
 
 // ---- Types ------------------------------------------------------------------------------------------------------
@@ -83,12 +71,16 @@ async function findHolders(
   metric: string,
   signal: AbortSignal,
 ): Promise<readonly Holder[]> {
-  const found = await askAll(places, signal, async (place, own): Promise<readonly Holder[]> => {
-    const { store, match } = place;
-    const type = await store.type(match, metric, own);
-    if (type === undefined) return [];
-    return [{ ...place, type, isGuessed: (await store.isTypeGuessed?.(match, metric, own)) ?? false }];
-  });
+  const found = await mapAtOnce(
+    places,
+    async (place, own): Promise<readonly Holder[]> => {
+      const { store, match } = place;
+      const type = await store.type(match, metric, own);
+      if (type === undefined) return [];
+      return [{ ...place, type, isGuessed: (await store.isTypeGuessed?.(match, metric, own)) ?? false }];
+    },
+    signal,
+  );
   const holders = found.flat();
   const declared = holders.filter(({ isGuessed }) => !isGuessed);
   const types = new Set((declared.length > 0 ? declared : holders).map(({ type }) => type));
@@ -122,19 +114,23 @@ async function refuseDividedFamily(
   const suffix = partSuffixes.find((one) => metric.endsWith(one));
   const family = suffix === undefined ? metric : metric.slice(0, -suffix.length);
   if (type !== "measurement" && suffix === undefined) return;
-  await askAll(others, signal, async (place, own) => {
-    const names = new Set(await place.store.names(place.match, own));
-    const findType = (name: string) => place.store.type(place.match, name, own);
-    const parts = type === "measurement" ? partSuffixes.map((one) => metric + one) : [];
-    for (const part of parts.filter((name) => names.has(name))) {
-      const mayBePart =
-        (await findType(part)) !== "gauge" || (await place.store.isTypeGuessed?.(place.match, part, own));
-      if (mayBePart === true) throw createDividedFamilyError(metric, holders, part, [place]);
-    }
-    if (suffix === undefined || !names.has(family)) return;
-    if ((await findType(family)) === "measurement")
-      throw createDividedFamilyError(family, [place], metric, holders);
-  });
+  await mapAtOnce(
+    others,
+    async (place, own) => {
+      const names = new Set(await place.store.names(place.match, own));
+      const findType = (name: string) => place.store.type(place.match, name, own);
+      const parts = type === "measurement" ? partSuffixes.map((one) => metric + one) : [];
+      for (const part of parts.filter((name) => names.has(name))) {
+        const mayBePart =
+          (await findType(part)) !== "gauge" || (await place.store.isTypeGuessed?.(place.match, part, own));
+        if (mayBePart === true) throw createDividedFamilyError(metric, holders, part, [place]);
+      }
+      if (suffix === undefined || !names.has(family)) return;
+      if ((await findType(family)) === "measurement")
+        throw createDividedFamilyError(family, [place], metric, holders);
+    },
+    signal,
+  );
 }
 
 function createDividedFamilyError(
@@ -325,9 +321,13 @@ async function readDistinct(
   query: SeriesQuery,
   signal: AbortSignal,
 ): Promise<readonly SeriesMember[]> {
-  const all = await askAll(holders.map(toReadable), signal, async (place, own): Promise<PlaceMembers> => {
-    return { ...place, found: await place.members.read({ ...query, match: place.match }, own) };
-  });
+  const all = await mapAtOnce(
+    holders.map(toReadable),
+    async (place, own): Promise<PlaceMembers> => {
+      return { ...place, found: await place.members.read({ ...query, match: place.match }, own) };
+    },
+    signal,
+  );
   await refuseEqualSeries(all, query, signal);
   if (!countsGrowth(query.measure)) return all.flatMap(({ found }) => found);
   await refuseMovedSeries(all, query, signal);
@@ -367,8 +367,10 @@ async function correctBaselines(
   const begins = (part: CounterSamples): boolean => part.baseline === "own" && isOpenPart(part, start);
   if (!all.some(({ found }) => found.some((member) => listParts(member).some(begins))))
     return all.flatMap(({ found }) => found);
-  const firsts = await askAll(all, signal, (place, own) =>
-    place.members.findFirstTime({ ...query, match: place.match }, own),
+  const firsts = await mapAtOnce(
+    all,
+    (place, own) => place.members.findFirstTime({ ...query, match: place.match }, own),
+    signal,
   );
   return all.flatMap(({ found }, at) => {
     const own = firsts[at] ?? Number.NEGATIVE_INFINITY;

@@ -2,7 +2,7 @@
 // as in a reading of all of them. Figures that were made of such a snapshot hold as long as none of the backends has changed
 // what it had.
 import { z } from "zod";
-import { mapConcurrent } from "../core/async/concurrency.ts";
+import { mapAtOnce } from "../core/async/concurrency.ts";
 import { requireKey } from "../core/collections.ts";
 import { tryParseJson } from "../core/json/parse-json.ts";
 import type { AddedSpans, SnapshotVersion, SpanReader, SpanSnapshot, SpanSources } from "../store/spans.ts";
@@ -48,12 +48,14 @@ export async function openFederatedSnapshot(
     ...joinStates(opened, since),
     select: async (selected, earlier, own) => {
       const before = earlier && versionsOf.get(earlier);
-      const states = await Promise.all(
-        divide(selected).map(async (part) => {
-          const snapshot = requireKey(opened, part.backend);
-          return [part.backend, await snapshot.select(part.sources, before?.get(part.backend), own)] as const;
-        }),
-      );
+      const select = async (part: SourcesInBackend, either: AbortSignal) => {
+        const snapshot = requireKey(opened, part.backend);
+        return [
+          part.backend,
+          await snapshot.select(part.sources, before?.get(part.backend), either),
+        ] as const;
+      };
+      const states = await mapAtOnce(divide(selected), select, own);
       return joinStates(new Map(states), earlier);
     },
     close: () => closeEach(opened),
@@ -73,7 +75,7 @@ async function openEach(
     else if (snapshot !== undefined) opened.set(backend, snapshot);
   };
   try {
-    await mapConcurrent(parts, parts.length, open, signal);
+    await mapAtOnce(parts, open, signal);
   } catch (error) {
     closeEach(opened);
     throw error;

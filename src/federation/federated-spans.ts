@@ -4,7 +4,7 @@
 // A span that several backends hold is one span, as during a migration that writes to two clusters. Counts of one source do
 // not show copies, so nothing is counted at the sources.
 import { hash } from "node:crypto";
-import { combineSignals, mergeConcurrent } from "../core/async/concurrency.ts";
+import { combineSignals, mapAtOnce, mergeConcurrent } from "../core/async/concurrency.ts";
 import { isNonEmpty, requireAt, requireKey } from "../core/collections.ts";
 import { compare, type Span } from "../core/rows.ts";
 import type { SpanAnalytics, SpanStore } from "../store/span-analytics.ts";
@@ -75,25 +75,27 @@ function createFederatedReader(divide: Divide): SpanReader {
         reader.find({ ...query, sources }, own),
       ),
     findSplitPoint: async (query, signal) => {
-      const found = await Promise.all(
-        divide(query.sources).map(({ reader, sources }) =>
-          reader.findSplitPoint?.({ ...query, sources }, signal),
-        ),
+      const found = await mapAtOnce(
+        divide(query.sources),
+        async ({ reader, sources }, own) => reader.findSplitPoint?.({ ...query, sources }, own),
+        signal,
       );
       const known = found.filter((value) => value !== undefined).sort(compare);
       return query.order === "asc" ? known[0] : known.at(-1);
     },
     findTraceIdsWithExceptions: async (query, signal) => {
-      const lists = await Promise.all(
-        divide(query.sources).map(({ reader, sources }) =>
-          reader.findTraceIdsWithExceptions?.({ ...query, sources }, signal),
-        ),
+      const lists = await mapAtOnce(
+        divide(query.sources),
+        async ({ reader, sources }, own) => reader.findTraceIdsWithExceptions?.({ ...query, sources }, own),
+        signal,
       );
       return lists.every((list) => list !== undefined) ? [...new Set(lists.flat())] : undefined;
     },
     count: async (query, signal) => {
-      const counts = await Promise.all(
-        divide(query.sources).map(({ reader, sources }) => reader.count?.({ ...query, sources }, signal)),
+      const counts = await mapAtOnce(
+        divide(query.sources),
+        async ({ reader, sources }, own) => reader.count?.({ ...query, sources }, own),
+        signal,
       );
       return counts.every((count) => count !== undefined)
         ? counts.reduce((sum, count) => sum + count, 0)

@@ -1,6 +1,6 @@
 // Counters that have moved between places that name no replica. What a series has grown since its last sample in its place
 // may have been counted in another place meanwhile, or the series seems new and is not.
-import { mapConcurrent } from "../core/async/concurrency.ts";
+import { mapAtOnce } from "../core/async/concurrency.ts";
 import { requireFirst, zip } from "../core/collections.ts";
 import type { Buckets, Measure } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
@@ -58,7 +58,7 @@ async function findInOthers(
   const others = all.filter((other) => other !== place);
   const find = (other: PlaceMembers, own: AbortSignal) =>
     other.members.findHeldBefore(dropForcedTags(other, query), query.buckets.start, only, own);
-  const held = await mapConcurrent(others, others.length, find, signal);
+  const held = await mapAtOnce(others, find, signal);
   return zip(others, held).flatMap(([other, found]) =>
     found
       .filter((tags) => other.listKeys(tags).some((key) => keys.has(key)))
@@ -164,5 +164,5 @@ async function readEnds(
       time: Math.max(...listParts(member).map(({ times }) => times.at(-1) ?? Number.NEGATIVE_INFINITY)),
     }));
   };
-  return (await mapConcurrent(places, places.length, read, signal)).flat();
+  return (await mapAtOnce(places, read, signal)).flat();
 }

@@ -1,7 +1,7 @@
 // Series that several scrapers keep, each put together from the samples of all. `replicas.ts` says which samples count.
 // Everything is read raw: what a source reduces cannot be told apart by scraper any more.
 
-import { mapConcurrent } from "../core/async/concurrency.ts";
+import { mapAtOnce, mapConcurrent } from "../core/async/concurrency.ts";
 import {
   mapInTurns,
   type Steps,
@@ -117,7 +117,7 @@ async function readStreams(
     };
     return mapInTurns(found, toStream, own);
   };
-  return (await mapConcurrent(places, places.length, read, signal)).flat();
+  return (await mapAtOnce(places, read, signal)).flat();
 }
 
 function countSamples(member: SampledMember): number {
@@ -372,7 +372,7 @@ async function findHeldGroups(
     await visitInTurns(found, add, own);
     return { tagsKeys, keys };
   };
-  const held = await mapConcurrent(places, places.length, find, signal);
+  const held = await mapAtOnce(places, find, signal);
   return ({ keys, streams }) =>
     zip(places, held).some(([place, past]) => {
       const own = streams.find((stream) => stream.place === place);

@@ -206,7 +206,8 @@ export async function runOperation(
       executor.labelMissing(prepared, principal, missing),
     );
   } catch (error) {
-    throw work.signal.aborted && !(error instanceof BodyTimeout) ? work.signal.reason : error;
+    const reason = work.fail(error);
+    throw error instanceof BodyTimeout ? error : reason;
   } finally {
     if (ownsWork) work.end();
   }
@@ -474,7 +475,7 @@ async function* streamRows(
     yield closing;
     isComplete = true;
   } catch (error) {
-    failure = work.signal.aborted ? work.signal.reason : error;
+    failure = work.fail(error);
     throw failure;
   } finally {
     if (!isComplete) closeIterator(rows);

@@ -200,6 +200,24 @@ describe("a backend that fails", () => {
     },
   );
 
+  test("fails a count, and the others are given up", async () => {
+    let stopped: unknown;
+    const change = (store: LogStore, at: number): LogStore => ({
+      ...store,
+      count: (_, signal) =>
+        at === 1
+          ? Promise.reject(down)
+          : new Promise(() =>
+              signal.addEventListener("abort", () => (stopped = signal.reason), { once: true }),
+            ),
+    });
+    const { split } = splitLogs(corpus, 2, { change });
+    const range = { from: at(0), to: at(1) };
+    const query = { source: buildSource("app"), range, filter: parse(""), step: 1_000 };
+    await expect(split.count?.(query, new AbortController().signal)).rejects.toBe(down);
+    expect(stopped).toBe(down);
+  });
+
   test("fails nothing that does not read from it", async () => {
     const app = createMemoryLogs();
     app.add("app", [{ id: "x", time: at(0), severity: "info", json: "{}" }]);

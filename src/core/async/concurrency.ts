@@ -31,6 +31,15 @@ export async function mapConcurrent<Item, Result>(
   return results;
 }
 
+/** As `mapConcurrent`, for all items at once. */
+export function mapAtOnce<Item, Result>(
+  items: readonly Item[],
+  work: (item: Item, signal: AbortSignal) => Promise<Result>,
+  signal: AbortSignal,
+): Promise<readonly Result[]> {
+  return mapConcurrent(items, items.length, work, signal);
+}
+
 /** Sources that one request asks at once. A token may see hundreds, which would fill the queue of their backend. */
 const sourcesAtOnce = 4;
 

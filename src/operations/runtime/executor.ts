@@ -431,7 +431,7 @@ async function collectAnswer(
     if (labels.length > 0) onMissing(labels);
     return answer;
   } catch (error) {
-    throw work.signal.aborted ? work.signal.reason : error;
+    throw work.fail(error);
   } finally {
     work.end();
   }

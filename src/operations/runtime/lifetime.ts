@@ -34,8 +34,8 @@ export interface RequestLifetime {
    * Throws the signal's reason when it is too late.
    */
   readonly reportProgress: () => void;
-  /** Gives it up for a reason of the caller's. */
-  readonly fail: (reason: unknown) => void;
+  /** Gives up what is under way for it. Returns the reason: the first that there was. */
+  readonly fail: (reason: unknown) => unknown;
   readonly end: () => void;
 }
 
@@ -79,7 +79,10 @@ export function startRequest(
       // A source may still answer when its request has failed by another.
       if (!ended) timer.refresh();
     },
-    fail: (reason) => control.abort(reason),
+    fail: (reason) => {
+      control.abort(reason);
+      return signal.reason;
+    },
     end: () => {
       ended = true;
       clearTimeout(timer);

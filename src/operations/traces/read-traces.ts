@@ -1,5 +1,6 @@
 // Reads single traces, and resolves what a traces query names: stores, filters, ranges and the budget.
 import type { Site, SpanPart } from "../../access/sites.ts";
+import { mapAtOnce } from "../../core/async/concurrency.ts";
 import { holdEach } from "../../core/async/held-bytes.ts";
 import { takeSteps } from "../../core/async/turns.ts";
 import type { NonEmpty } from "../../core/collections.ts";
@@ -84,17 +85,17 @@ export async function readSpans(
   const spans: Span[] = [];
   const { spans: limit } = context.limits;
   const held = context.held?.openPart();
-  const reads = groupByStore(ids, context).map(async ({ store, sources }) => {
-    for await (const batch of store.find({ sources, of, budget }, context.signal)) {
+  const read = async ({ store, sources }: StoreGroup, signal: AbortSignal): Promise<void> => {
+    for await (const batch of store.find({ sources, of, budget }, signal)) {
       for (const span of batch) spans.push(span);
-      if (held !== undefined) await holdEach(held, batch, context.signal);
+      if (held !== undefined) await holdEach(held, batch, signal);
       if (spans.length <= limit) continue;
       const message = `${which} more than ${limit} spans`;
       throw new Refused("result_too_large", message, { limit });
     }
-  });
+  };
   // It may be read again without what has failed.
-  await Promise.all(reads).catch((error: unknown) => {
+  await mapAtOnce(groupByStore(ids, context), read, context.signal).catch((error: unknown) => {
     held?.release();
     throw error;
   });

@@ -1,6 +1,7 @@
 // One trace: its spans by id, the spans of a trace that filters choose, and where it belongs.
 
 import * as z from "zod";
+import { mapAtOnce } from "../../core/async/concurrency.ts";
 import { takeSteps } from "../../core/async/turns.ts";
 import { compare, type TraceLocation } from "../../core/rows.ts";
 import type { ListingQuery } from "../../store/span-analytics.ts";
@@ -113,10 +114,10 @@ export const locator: Operation<LookupRequest, Location> = {
   sites: (request) => request.site_ids,
   run: async ({ site_ids, trace_id }, context) => {
     const budget = createRequestBudget(context);
-    const found = await Promise.all(
-      groupByStore(site_ids, context).map(({ store, sources }) =>
-        store.locate({ sources, traceId: trace_id, budget }, context.signal),
-      ),
+    const found = await mapAtOnce(
+      groupByStore(site_ids, context),
+      ({ store, sources }, signal) => store.locate({ sources, traceId: trace_id, budget }, signal),
+      context.signal,
     );
     const errors = found.flatMap((location) =>
       location.errors.map(({ site_id, digest, exception_name }) => {

@@ -4,13 +4,14 @@ import { BackendError } from "#src/core/errors.ts";
 import type { SpanStore } from "#src/store/span-analytics.ts";
 import { createDemo } from "../support/demo-server.ts";
 
-const body = { site_ids: ["demo-shop"], trace_id: "5b8efff798038103d269b633813fc60c" };
-const field = `{ tracing_locator(site_ids: ["demo-shop"], trace_id: "${body.trace_id}") { performance { site_id } } }`;
+const range = { from: "2026-01-15T00:00:00Z", to: "2026-01-16T00:00:00Z" };
+const body = { site_id: "demo-shop", ...range };
+const field = `{ tracing_actions(site_id: "demo-shop", from: "${range.from}", to: "${range.to}") { action } }`;
 
 test.each(["REST", "GraphQL"])("what is left of a failed request of %s is given up", async (api) => {
   const down = new BackendError("new", "unreachable", "down");
   const other = Promise.withResolvers<unknown>();
-  const locate: SpanStore["locate"] = async (_, signal) => {
+  const actions: SpanStore["actions"] = async (_, signal) => {
     signal.addEventListener("abort", () => other.resolve(signal.reason), { once: true });
     const [, failed] = await Promise.all([other.promise, Promise.reject(down)]);
     return failed;
@@ -18,11 +19,11 @@ test.each(["REST", "GraphQL"])("what is left of a failed request of %s is given 
   const demo = await createDemo({
     site: ({ traces, ...site }) => ({
       ...site,
-      ...(traces && { traces: { ...traces, store: { ...traces.store, locate } } }),
+      ...(traces && { traces: { ...traces, store: { ...traces.store, actions } } }),
     }),
   });
   if (api === "REST")
-    expect(await demo.rest("POST", "/api/v2/tracing/locator", body)).toMatchObject({ status: 500 });
+    expect(await demo.rest("POST", "/api/v2/tracing/actions", body)).toMatchObject({ status: 500 });
   else expect((await demo.graphql(field)).errors).toHaveLength(1);
   expect(await other.promise).toBe(down);
   await demo.close();

@@ -95,13 +95,21 @@ function checkWriteAheadLog(path: string): void {
   const log = `${path}-wal`;
   if (!existsSync(log) || statSync(log).size < logHeaderBytes) return;
   const header = Buffer.alloc(logHeaderBytes);
-  const file = openSync(log, "r");
-  readSync(file, header, 0, logHeaderBytes, 0);
-  closeSync(file);
+  useFile(log, "r", (file) => readSync(file, header, 0, logHeaderBytes, 0));
   if ((header.readUInt32BE(0) & ~1) >>> 0 !== logMagic) {
     throw new SpoolDamaged("its write-ahead log has no valid header");
   }
   if (statSync(path).size === 0) truncateSync(path, header.readUInt32BE(8));
+}
+
+/** Closes the file also where `use` throws. */
+export function useFile<T>(path: string, flags: string, use: (file: number) => T): T {
+  const file = openSync(path, flags);
+  try {
+    return use(file);
+  } finally {
+    closeSync(file);
+  }
 }
 
 /** @throws {SpoolDamaged} @throws {Error} of SQLite */

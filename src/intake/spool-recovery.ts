@@ -1,21 +1,12 @@
 // A spool that is damaged must neither keep the program from starting nor take its reports along. The file gets another
 // name and stays as it is, and a new one with all rows that can still be read takes its place. The new file is complete
 // before the first name changes, so a crash at any moment ends in one of the two.
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  openSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from "node:fs";
+import { existsSync, fsyncSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { toErrorMessage } from "../core/errors.ts";
 import { type Millis, printMillis } from "../core/time.ts";
 import { openSpool, type Spool } from "./spool.ts";
-import { companionSuffixes, openSpoolFile, SpoolDamaged } from "./spool-file.ts";
+import { companionSuffixes, openSpoolFile, SpoolDamaged, useFile } from "./spool-file.ts";
 import { type Salvage, salvageRows } from "./spool-salvage.ts";
 
 /** A file that was set aside, and what of it is in the new spool. */
@@ -114,7 +105,5 @@ function removeFile(path: string): void {
 
 /** Puts the names on the disk, before a report is acknowledged that only the new file has. */
 function syncFolder(path: string): void {
-  const folder = openSync(dirname(path), "r");
-  fsyncSync(folder);
-  closeSync(folder);
+  useFile(dirname(path), "r", fsyncSync);
 }

@@ -4,12 +4,10 @@
 // the same pages.
 import {
   accessSync,
-  closeSync,
   constants,
   copyFileSync,
   existsSync,
   mkdirSync,
-  openSync,
   readFileSync,
   readSync,
   rmSync,
@@ -19,7 +17,7 @@ import {
 import { join } from "node:path";
 import { DatabaseSync, type SQLOutputValue, type StatementSync } from "node:sqlite";
 import { rowBytes } from "./spool.ts";
-import { isDamage, openSpoolFile } from "./spool-file.ts";
+import { isDamage, openSpoolFile, useFile } from "./spool-file.ts";
 
 export interface Salvage {
   /** Reports that wait for their delivery again, under their ids. */
@@ -101,9 +99,7 @@ function copyWithNewFirstPage(from: string, scratch: string): string | undefined
   page.writeUInt32BE(Math.ceil(bytes / pageBytes), pageCountOffset);
   // Free pages are unknown, and are not needed by readers.
   page.fill(0, freePagesOffset, freePagesOffset + 8);
-  const file = openSync(copy, "r+");
-  writeSync(file, page, 0, pageBytes, 0);
-  closeSync(file);
+  useFile(copy, "r+", (file) => writeSync(file, page, 0, pageBytes, 0));
   return copy;
 }
 
@@ -113,9 +109,7 @@ const tablePageTypes: readonly number[] = [13, 5];
 /** Whether a file can be a spool without its first page. */
 function isTablePage(path: string, number: number, pageBytes: number): boolean {
   const type = Buffer.alloc(1);
-  const file = openSync(path, "r");
-  const read = readSync(file, type, 0, 1, (number - 1) * pageBytes);
-  closeSync(file);
+  const read = useFile(path, "r", (file) => readSync(file, type, 0, 1, (number - 1) * pageBytes));
   return read === 1 && tablePageTypes.includes(type.readUInt8(0));
 }
 

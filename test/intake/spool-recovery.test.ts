@@ -6,6 +6,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   rmSync,
   truncateSync,
   writeFileSync,
@@ -266,6 +267,20 @@ test("leaves a spool that another program has locked as it is", { timeout: 20_00
   expect(() => openOrReplaceSpool(path, limit, at)).toThrow("locked");
   other.close();
   expect(readdirSync(folder).filter((name) => name.includes("set-aside"))).toEqual([]);
+});
+
+test.runIf(process.platform === "linux")("closes a file that cannot be read", () => {
+  fillSpool(3);
+  mkdirSync(`${path}-wal`);
+  expect(() => openOrReplaceSpool(path, limit, at)).toThrow("EISDIR");
+  const open = readdirSync("/proc/self/fd").flatMap((file) => {
+    try {
+      return [readlinkSync(`/proc/self/fd/${file}`)];
+    } catch {
+      return [];
+    }
+  });
+  expect(open.filter((file) => file.startsWith(folder))).toEqual([]);
 });
 
 test("chooses another name where one stands already", () => {

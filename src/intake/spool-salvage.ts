@@ -38,6 +38,12 @@ const rowsOfCommit = 1_000;
 const sequenceGap = 2 ** 32;
 
 /**
+ * No spool gets so far: where a file names more, that is damage. The sequences of new reports, above the gap, have to stay
+ * safe integers, or reading them throws.
+ */
+const greatestSequence = Number.MAX_SAFE_INTEGER - 2 * sequenceGap;
+
+/**
  * Copies all readable rows of the file at `from` into the new, empty spool `into`. The file stays as it is. `scratch` is a
  * folder that is made where a copy is needed, and removed.
  * @throws {Error} of SQLite or of the system when `into` or `scratch` cannot be written
@@ -66,17 +72,18 @@ function isReadable(path: string): boolean {
   }
 }
 
-/** Undefined where not even the list of tables can be read. */
+/** Undefined where the list of tables cannot be read, or has lost the one of reports. */
 function openDamaged(path: string): DatabaseSync | undefined {
   let database: DatabaseSync | undefined;
   try {
     database = new DatabaseSync(path, { readOnly: true, timeout: 5_000 });
-    database.prepare("SELECT name FROM sqlite_schema").all();
-    return database;
+    const tables = database.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").all();
+    if (tables.some(({ name }) => name === "reports")) return database;
   } catch {
-    if (database?.isOpen) database.close();
-    return undefined;
+    // It is closed below.
   }
+  if (database?.isOpen) database.close();
+  return undefined;
 }
 
 /** Offsets in the header of SQLite's file format. */
@@ -206,35 +213,44 @@ type Range = readonly [low: number, high: number];
 
 /** Reads every row that can be read and gives it to `write`, which returns how many rows it wrote. */
 function copyTable(source: DatabaseSync, table: Table, write: (row: Row) => number): TableCopy {
-  const known = source.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name = ?").get(table);
-  if (known === undefined) return { rows: 0, highest: 0, complete: true };
   try {
     prepareScan(source, table, "ASC");
   } catch {
-    // It has other columns, so its rows are no reports.
+    // It is not listed, or has other columns, so its rows are no reports.
     return { rows: 0, highest: 0, complete: false };
   }
-  let [rows, invalid] = [0, 0];
+  let rows = 0;
   const take = (row: Row) => {
     try {
       rows += write(row);
     } catch (error) {
       if (!(error instanceof InvalidRow)) throw error;
-      invalid += 1;
     }
   };
   const highest = findHighestSequence(source, table);
-  const unreadable = readAroundDamage(source, table, highest, take);
-  return { rows, highest, complete: unreadable === 0 && invalid === 0 };
+  readAroundDamage(source, table, highest, take);
+  return { rows, highest, complete: rows === countRows(source, table) };
 }
 
-/** Takes rows from both ends of a range towards the damage. Returns how many sequences could not be read. */
+/**
+ * Undefined where a page of the table cannot be read. A scan ends without an error at a row whose sequence is damaged and above
+ * those looked for, whatever follows it; counting does not read sequences.
+ */
+function countRows(source: DatabaseSync, table: Table): number | undefined {
+  try {
+    return Number(source.prepare(`SELECT count(*) AS count FROM ${table} NOT INDEXED`).get()?.count);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Takes rows from both ends of a range towards the damage. */
 function readAroundDamage(
   source: DatabaseSync,
   table: Table,
   highest: number,
   take: (row: Row) => void,
-): number {
+): void {
   const scan = (order: Order, low: number, high: number) =>
     scanRows(() => prepareScan(source, table, order).iterate(low, high), order, [low, high], take);
   const ranges: Range[] = [[1, highest]];
@@ -253,10 +269,9 @@ function readAroundDamage(
     if (middle < last) ranges.push([middle + 1, last]);
     if (first <= middle) ranges.push([first, middle]);
   }
-  return failures;
 }
 
-/** A bound for a file that does not say. Its readable rows come first, then failures up to their limit. */
+/** A bound for a file that does not say, or says what cannot be. Its readable rows come first, then failures up to their limit. */
 const unknownHighest = 2 ** 31;
 
 /** The greatest that the file names anywhere: each place may be damaged, and a place of zeros names too small a number. */
@@ -272,14 +287,14 @@ function findHighestSequence(source: DatabaseSync, table: Table): number {
     try {
       const statement = source.prepare(place);
       statement.setReadBigInts(true);
-      return [Number(statement.get()?.highest ?? 0)];
+      const named = Number(statement.get()?.highest ?? 0);
+      return named <= greatestSequence ? [named] : [];
     } catch {
       return [];
     }
   });
   const highest = Math.max(0, ...found);
-  if (highest === 0 && found.length < places.length) return unknownHighest;
-  return Math.min(highest, Number.MAX_SAFE_INTEGER);
+  return highest === 0 && found.length < places.length ? unknownHighest : highest;
 }
 
 function prepareScan(source: DatabaseSync, table: Table, order: Order): StatementSync {

@@ -151,6 +151,72 @@ test("gives new reports sequences that no report of the damaged spool had", () =
   expect(recover().later?.sequence).toBeGreaterThan(highest + 1_000_000);
 });
 
+/** Changes the spool behind the program's back, and gives it a format that has it replaced. */
+function changeSpool(statements: string): void {
+  const database = new DatabaseSync(path);
+  database.exec(`${statements}; PRAGMA user_version = 9`);
+  database.close();
+}
+
+describe("a sequence that no spool reaches", () => {
+  test("of the counter: new reports can be read", () => {
+    for (const sequence of [2n ** 53n - 2n, 2n ** 56n, 2n ** 62n]) {
+      const kept = fillSpool(30);
+      changeSpool(`UPDATE sqlite_sequence SET seq = ${sequence}`);
+      const { reports, replacement, later } = recover();
+      expect(reports).toEqual(kept);
+      expect(replacement).toMatchObject({ reports: 29, complete: true });
+      expect(later).toMatchObject({ body: "later" });
+      for (const name of readdirSync(folder)) rmSync(join(folder, name));
+    }
+  });
+
+  test("of a report: the others are salvaged, and new ones can be read", () => {
+    for (const sequence of [2n ** 53n - 2n, 2n ** 56n]) {
+      const kept = fillSpool(30);
+      changeSpool(`UPDATE reports SET sequence = ${sequence} WHERE sequence = ${kept[5]?.sequence}`);
+      const { reports, replacement, later } = recover();
+      expect(reports).toEqual(kept.toSpliced(5, 1));
+      expect(replacement).toMatchObject({ reports: 28, complete: false });
+      expect(later).toMatchObject({ body: "later" });
+      for (const name of readdirSync(folder)) rmSync(join(folder, name));
+    }
+  });
+});
+
+test("tells that reports are missing behind one whose sequence is damaged", () => {
+  const kept = fillSpool(30);
+  const { id, sequence } = kept.find((report) => report.sequence === 20) ?? { id: "", sequence: 0 };
+  const bytes = readFileSync(path);
+  // The id comes first in the row; nine bytes of types, and before them the sequence, lead to it.
+  const place = bytes.indexOf(id) - 10;
+  expect(bytes[place]).toBe(sequence);
+  bytes[place] = 100;
+  writeFileSync(path, bytes);
+  const { reports, replacement } = recover();
+  expect(reports.length).toBeLessThan(kept.length);
+  expect(replacement).toMatchObject({ reports: reports.length, complete: false });
+});
+
+test("salvages reports that the first page no longer lists", () => {
+  const kept = fillSpool(60);
+  const sound = readFileSync(path);
+  for (const tables of [0, 1]) {
+    const bytes = Buffer.from(sound);
+    // The count of rows of the list of tables.
+    bytes.writeUInt16BE(tables, 103);
+    writeFileSync(path, bytes);
+    const { reports, replacement } = recover();
+    expect(replacement?.reason).toBe("it has other tables than a spool");
+    expect(reports).toEqual(kept);
+    // With one row the list still names the reports, and so is believed.
+    expect(replacement).toMatchObject(
+      tables === 0 ? { deadLetters: 1, complete: true } : { deadLetters: 0, complete: false },
+    );
+    for (const name of readdirSync(folder)) rmSync(join(folder, name));
+  }
+});
+
 describe("a write-ahead log", () => {
   /** Leaves the files as a killed process does: the reports are in the log alone. */
   function crash(count: number): readonly string[] {
@@ -216,10 +282,17 @@ describe("a file that is no spool is set aside whole", () => {
       other.exec(`CREATE TABLE dashboards (id INTEGER); PRAGMA user_version = ${version}`);
       other.close();
       const { replacement } = recover();
-      expect(replacement?.reports).toBe(0);
+      expect(replacement).toMatchObject({ reports: 0, complete: false });
       expect(replacement?.reason).toMatch(version === 0 ? "another program" : "other tables");
       for (const name of readdirSync(folder)) rmSync(join(folder, name));
     }
+  });
+
+  test("an empty file that was found damaged", () => {
+    writeFileSync(path, "");
+    const { spool, replacement } = openOrReplaceSpool(path, limit, at, "damaged");
+    spool.close();
+    expect(replacement).toMatchObject({ reason: "damaged", reports: 0, complete: false });
   });
 
   test("an empty directory", () => {

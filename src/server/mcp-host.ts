@@ -29,11 +29,14 @@ export interface AgentHost {
   readonly generation: ConfigGeneration;
 }
 
-/** Loaded once for the program: it depends on the operations alone. */
-let loading: Promise<AgentServer> | undefined;
+/** Loaded once for the operations of a host: it depends on them alone. */
+const servers = new WeakMap<AgentHost["operations"], Promise<AgentServer>>();
 
 function loadServer({ operations }: AgentHost): Promise<AgentServer> {
-  loading ??= import("../mcp/agent-server.ts").then(({ createAgentServer }) => createAgentServer(operations));
+  const loading =
+    servers.get(operations) ??
+    import("../mcp/agent-server.ts").then(({ createAgentServer }) => createAgentServer(operations));
+  servers.set(operations, loading);
   return loading;
 }
 
@@ -71,7 +74,7 @@ export async function answerAgent(host: AgentHost, exchange: Exchange, log: Requ
     const reading = host.bodies.readJson(exchange, principal.account, work.signal);
     const body = await receiveBody(reading, work).finally(returnSlot);
     checkSize(body);
-    fields.operation = nameOperation(body);
+    fields.operation = nameOperation(isCall, body);
     const answer = isCall
       ? answerContainer(body, server, session)
       : answerProtocol(exchange, body, server, session);
@@ -127,10 +130,10 @@ function createToolSession(
 }
 type OpenSession = ReturnType<typeof createToolSession>;
 
-/** `mcp.call` for a call of a tool, else `mcp`: never a text of the client. A container's body has no method. */
-function nameOperation(body: unknown): string {
+/** `mcp.call` for a call of a tool, else `mcp`: never a text of the client. */
+function nameOperation(isCall: boolean, body: unknown): string {
   const { method } = (body ?? {}) as { readonly method?: unknown };
-  return method === "tools/call" || method === undefined ? "mcp.call" : "mcp";
+  return isCall || method === "tools/call" ? "mcp.call" : "mcp";
 }
 
 async function listPart(part: string, server: AgentServer, session: OpenSession): Promise<object> {

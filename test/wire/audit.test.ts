@@ -266,6 +266,20 @@ test("a tool of an agent, and its operation", async () => {
 });
 
 test.each([
+  ["/mcp", { jsonrpc: "2.0", id: 1, method: "tools/call", params: toolCall }, "mcp.call"],
+  ["/mcp", { jsonrpc: "2.0", id: 1, method: "ping" }, "mcp"],
+  ["/mcp", { jsonrpc: "2.0", id: 1, result: {} }, "mcp"],
+  ["/mcp", [1], "mcp"],
+  ["/mcp", null, "mcp"],
+  ["/api/mcp/tool", { ...toolCall, method: "ping" }, "mcp.call"],
+])("a message to %s has the name of what is done: %j", async (path, body, operation) => {
+  const { server, lines } = serve();
+  const init = { method: "POST", ...as(token, "r1"), body: JSON.stringify(body) };
+  await (await server.fetch(`http://readout${path}`, init)).text();
+  expect(lines.at(-1)).toMatchObject({ event: "request", operation });
+});
+
+test.each([
   ["/graphql", { query: `{ logs_lines(${lineSelection}) { id } }` }],
   ["/api/mcp/tool", toolCall],
 ])(

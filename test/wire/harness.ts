@@ -56,6 +56,7 @@ export function createSubject(
     /** How long a request waits for a slot. */
     readonly slotWait?: Millis;
     audit?: AuditLog;
+    operations?: ServerOptions["operations"];
     served?: Partial<ServedConfig>;
     certificates?: readonly CertificateEntry[];
   } = {},
@@ -110,7 +111,7 @@ export function createSubject(
         plugins: [],
         stitched: false,
       })),
-    operations,
+    operations: over.operations ?? operations,
     ...served,
     hasProbeAddress: over.probeAddress,
     silenceLimit: over.silence,

@@ -491,3 +491,12 @@ describe("request ids and the request log", () => {
     expect(subject.logged()).not.toContain(token);
   });
 });
+
+test("each server describes tools by its own operations", async () => {
+  const describesSources = async ({ server }: ReturnType<typeof createSubject>) =>
+    (await (await server.fetch(`${origin}/api/mcp/tools`, { headers: bearer(token) })).text()).includes(
+      "source_ids",
+    );
+  expect(await describesSources(createSubject())).toBe(true);
+  expect(await describesSources(createSubject({ operations: [] }))).toBe(false);
+});

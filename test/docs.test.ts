@@ -1,7 +1,9 @@
 // The documents that users read: every example is run or parsed, every table that repeats the code is compared with it,
 // every link leads somewhere, and no page is too long. A fenced block of a kind that is not known here is an error.
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Script } from "node:vm";
 import { parser as promqlParser } from "@prometheus-io/lezer-promql";
 import { composeServices } from "@theguild/federation-composition";
@@ -121,6 +123,14 @@ describe("pages", () => {
       .map(({ path }) => path)
       .filter((path) => path !== "README.md" && path !== "docs/README.md");
     expect(others.filter((path) => !index.includes(`(${path.slice("docs/".length)})`))).toEqual([]);
+  });
+
+  test("a comment within a block begins no section", () => {
+    const folder = mkdtempSync(join(tmpdir(), "readout-page-"));
+    const path = join(folder, "page.md");
+    writeFileSync(path, "# Keys\n\n```sh\n# comment\n```\n\n| key |\n|---|\n| `a` |\n");
+    expect(readTable(readPage(path), "Keys")).toEqual([["`a`"]]);
+    rmSync(folder, { recursive: true });
   });
 
   test("the glossary has at most 20 words", () => {

@@ -88,9 +88,10 @@ export function findBrokenLinks(page: Page): readonly string[] {
 
 /** The rows of the tables below a heading, cell by cell, without the head and the rule. */
 export function readTable(page: Page, heading: string): readonly (readonly string[])[] {
-  const start = page.lines.findIndex((line) => /^#+ /.test(line) && line.replace(/^#+ /, "") === heading);
+  const lines = page.prose.split("\n");
+  const start = lines.findIndex((line) => /^#+ /.test(line) && line.replace(/^#+ /, "") === heading);
   if (start < 0) throw new Error(`${page.path} has no heading "${heading}"`);
-  const rest = page.lines.slice(start + 1);
+  const rest = lines.slice(start + 1);
   const end = rest.findIndex((line) => /^#+ /.test(line));
   const section = end < 0 ? rest : rest.slice(0, end);
   return section.flatMap((line, at) => {

@@ -48,7 +48,7 @@ function createMissingError({ place, labels }: MissingAtPlace, data: ExecutionRe
 
 /** Lets out the errors of our table and what a client can mend in its query; the rest is logged and says nothing. */
 export function createErrorMaskPlugin(
-  warn: (told: string, error?: unknown) => void,
+  warn: (message: string, error?: unknown) => void,
   limited: () => void,
 ): Plugin {
   const mask = (error: GraphQLError, isSchemaOpen: boolean): GraphQLError => {

@@ -28,7 +28,11 @@ import { LimitReached, Refused, TooMany } from "../core/errors.ts";
 import { parseJson } from "../core/json/parse-json.ts";
 import { chooseGraphqlType, isMediaTypeAccepted } from "../core/negotiation.ts";
 import { describeFailure, isClientFault, toGraphqlError } from "../operations/runtime/error-response.ts";
-import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
+import {
+  anonymousPrincipal,
+  type OperationExecutor,
+  type SlotAdmission,
+} from "../operations/runtime/executor.ts";
 import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
 import type { MissingAtPlace, QueryRules, Session, TailEvent } from "../operations/runtime/session.ts";
 import { createErrorMaskPlugin, reportMissing, toFieldError } from "./answer-errors.ts";
@@ -48,17 +52,17 @@ export interface GatewayOptions<ServerContext extends object> {
   readonly lastPlugins?: readonly Plugin<object, ServerContext>[];
   /** Told of each query that one of the bounds has refused. */
   readonly onLimited: () => void;
-  readonly warn: (told: string, error?: unknown) => void;
+  readonly warn: (message: string, error?: unknown) => void;
 }
 
 export function createGateway<ServerContext extends object>({
   unified,
   plugins,
   lastPlugins = [],
-  onLimited: limited,
+  onLimited,
   warn,
 }: GatewayOptions<ServerContext>) {
-  const told = (...parts: readonly unknown[]) => warn(parts.map(String).join(" "));
+  const printWarning = (...parts: readonly unknown[]) => warn(parts.map(String).join(" "));
   return createYoga<ServerContext>({
     plugins: [
       ...plugins,
@@ -75,7 +79,7 @@ export function createGateway<ServerContext extends object>({
       guardSchema,
       refuseNulls,
       reportMissing,
-      createErrorMaskPlugin(warn, limited),
+      createErrorMaskPlugin(warn, onLimited),
       ...lastPlugins,
     ],
     schema: unified.schema,
@@ -90,7 +94,7 @@ export function createGateway<ServerContext extends object>({
     maxRequestBodySize: false,
     // Yoga would answer every URL that ends in `/health` before our routes are asked; none ends in this.
     healthCheckEndpoint: "\n",
-    logging: { debug: () => {}, info: () => {}, warn: told, error: told },
+    logging: { debug: () => {}, info: () => {}, warn: printWarning, error: printWarning },
   });
 }
 
@@ -223,19 +227,19 @@ function createCompilerPlugin(warn: GatewayOptions<object>["warn"]): Plugin {
 function isCompilable({ schema, document }: ExecutionArgs): boolean {
   const types = new TypeInfo(schema);
   const spread = new Set<string>();
-  let plain = true;
+  let isPlain = true;
   const leave = () => {
-    plain = false;
+    isPlain = false;
     return BREAK;
   };
-  const look = (literal: ObjectValueNode | ListValueNode) => {
+  const checkLiteral = (literal: ObjectValueNode | ListValueNode) => {
     const type = getNamedType(types.getInputType());
     if (isScalarType(type) && !isSpecifiedScalarType(type)) visit(literal, { Variable: leave });
   };
   const visitor: ASTVisitor = {
     Directive: leave,
-    ObjectValue: look,
-    ListValue: look,
+    ObjectValue: checkLiteral,
+    ListValue: checkLiteral,
     FragmentSpread({ name }) {
       if (spread.has(name.value)) return leave();
       spread.add(name.value);
@@ -243,7 +247,7 @@ function isCompilable({ schema, document }: ExecutionArgs): boolean {
     },
   };
   visit(document, visitWithTypeInfo(types, visitor));
-  return plain;
+  return isPlain;
 }
 
 /** Checked, and with their defaults. */
@@ -293,12 +297,12 @@ function createValueBudget(limit: number, onTooLarge: () => void): Session["spen
 const maxConcurrentOperations = 8;
 
 export function createSession(options: SessionOptions): Session {
-  const { executor, operations, limits, principal, gone, onFailure: failed } = options;
+  const { executor, operations, limits, principal, gone, onFailure } = options;
   const budget = { limit: limits.rows, left: limits.rows, held: options.held };
   const width = Math.min(maxConcurrentOperations, limits.tokenRequests);
   let underWay = 0;
   /** Whether the first operation has its slot. False: it failed before, for another reason than want of one. */
-  let first: Promise<boolean> | undefined;
+  let firstSlot: Promise<boolean> | undefined;
   const waiting: (() => void)[] = [];
   const missing: MissingAtPlace[] = [];
   return {
@@ -327,7 +331,7 @@ export function createSession(options: SessionOptions): Session {
   async function completeFirst<Answer>(run: (onAdmitted: () => void) => Promise<Answer>): Promise<Answer> {
     const slot = Promise.withResolvers<boolean>();
     slot.promise.catch(() => undefined);
-    first = slot.promise;
+    firstSlot = slot.promise;
     let isAdmitted = false;
     const onAdmitted = () => {
       isAdmitted = true;
@@ -339,7 +343,7 @@ export function createSession(options: SessionOptions): Session {
       if (error instanceof TooMany || error instanceof LimitReached) slot.reject(error);
       else if (!isAdmitted) {
         // The next one is the first.
-        first = undefined;
+        firstSlot = undefined;
         slot.resolve(false);
       }
       throw error;
@@ -352,18 +356,18 @@ export function createSession(options: SessionOptions): Session {
     asker: Principal,
     onMissing?: (labels: readonly string[]) => void,
   ): Promise<unknown> {
+    const run = (admission: SlotAdmission) =>
+      executor.complete(prepare, asker, budget, admission, gone, onMissing);
     if (underWay < width) underWay += 1;
     else await new Promise<void>((resolve) => waiting.push(resolve));
     try {
       // The first is refused as a request of REST is, for want of a slot. Those of a query that has begun wait for theirs.
-      while (first !== undefined) {
-        if (await first) return await executor.complete(prepare, asker, budget, afterFirst, gone, onMissing);
+      while (firstSlot !== undefined) {
+        if (await firstSlot) return await run(afterFirst);
       }
-      return await completeFirst((onAdmitted) =>
-        executor.complete(prepare, asker, budget, { waits: "briefly", onAdmitted }, gone, onMissing),
-      );
+      return await completeFirst((onAdmitted) => run({ waits: "briefly", onAdmitted }));
     } catch (error) {
-      throw toReportedError(name, error, failed);
+      throw toReportedError(name, error, onFailure);
     } finally {
       const next = waiting.shift();
       if (next === undefined) underWay -= 1;
@@ -376,11 +380,11 @@ export function createSession(options: SessionOptions): Session {
 function createTailAccess(
   options: SessionOptions,
 ): Pick<Session, "followTail" | "toTailError" | "readTailPosition" | "createNext"> {
-  const { followTail, onFailure: failed, readTailPosition, createNext } = options;
+  const { followTail, onFailure, readTailPosition, createNext } = options;
   return {
     followTail: (name, input) =>
       followTail(name, input).catch((error: unknown) => {
-        throw toReportedError(name, error, failed);
+        throw toReportedError(name, error, onFailure);
       }),
     toTailError: toFieldError,
     readTailPosition,
@@ -390,7 +394,7 @@ function createTailAccess(
 
 const afterFirst = { waits: "until the end" } as const;
 
-function toReportedError(name: string, error: unknown, failed: SessionOptions["onFailure"]): GraphQLError {
-  if (!isClientFault(error)) failed(name, error);
+function toReportedError(name: string, error: unknown, onFailure: SessionOptions["onFailure"]): GraphQLError {
+  if (!isClientFault(error)) onFailure(name, error);
   return toFieldError(toGraphqlError(describeFailure(error)));
 }

@@ -92,7 +92,7 @@ export interface OperationExecutor {
  * can wait for each other; all that have waited until the end hold at most half of the slots, of a token and of the server, so
  * that other requests find some.
  */
-interface SlotAdmission {
+export interface SlotAdmission {
   readonly waits: "briefly" | "until the end";
   /** Called when it has its slot. */
   readonly onAdmitted?: () => void;

@@ -35,7 +35,8 @@ export function prepareRemainingLines({
     name: "logs",
     scopes: ["logs"],
     sites: () => [request.site_id],
-    // A crowded millisecond is answered in parts, of which only the last is known to be one.
+    // A last line with digits below the millisecond ends a part of a crowded millisecond. Only reading that millisecond would
+    // say how many of its lines follow, so nothing is counted.
     run: async (context) => {
       if (time === undefined || isFinerThanMilli(time)) return undefined;
       const next = (order === "DESC" ? time - 1n : endOfMilli(time) + 1n) as Instant;

@@ -32,8 +32,9 @@ interface NpoSearch {
   readonly accepts: (span: Span) => boolean;
   readonly requests: number;
   readonly actions: number;
-  /** The traces of the requests, or of some of them where `isAggregated`. */
+  /** The traces of the requests that were read one by one. */
   readonly traces: ActionTraces;
+  /** Whether the source aggregated some of the requests, so that `traces` lacks theirs. */
   readonly isAggregated: boolean;
   /** What is spent of the budget already. */
   readonly spent: () => number;

@@ -105,11 +105,11 @@ export async function search(
   options: Readonly<Record<string, string>> = {},
 ): Promise<SearchResponse> {
   const { backend, client } = reader.context;
-  const bytes = await send(reader, JSON.stringify(body), options);
+  const bytes = await sendSearchBody(reader, JSON.stringify(body), options);
   return readFirstPage(client, bytes, () => readCompleteResponse(backend, bytes, plan.layout));
 }
 
-function send(
+function sendSearchBody(
   { context, window, hasResponse }: GroupReader,
   body: string,
   options: Readonly<Record<string, string>> = {},
@@ -133,7 +133,7 @@ export async function searchPage(
 ): Promise<SearchResponse> {
   const { window, prefetched, context } = reader;
   const body = printPageSearch(reader, plan, range, size);
-  const pending = prefetched?.body === body ? prefetched.bytes : send(reader, body);
+  const pending = prefetched?.body === body ? prefetched.bytes : sendSearchBody(reader, body);
   reader.prefetched = undefined;
   const bytes = await pending;
   reader.hasResponse = true;
@@ -172,7 +172,7 @@ function sendNextPageAhead(
   if (next === undefined) return;
   const body = printPageSearch(reader, plan, window.clipRange(next), window.size);
   if (body === sentBody) return;
-  reader.prefetched = { body, bytes: send(reader, body) };
+  reader.prefetched = { body, bytes: sendSearchBody(reader, body) };
   // A failure is reported when its page is asked for.
   reader.prefetched.bytes.catch(() => undefined);
 }

@@ -60,18 +60,18 @@ export async function readHistogram(
   const { family, query } = plan;
   const hasCounts = family.kind === "histogram" && family.hasCount;
   if (hasCounts) await noteUncounted(plan);
-  const whole = createCompleteness(plan);
-  if (measure.combine === "count" && hasCounts && (await areAllCounted(whole)))
+  const completeness = createCompleteness(plan);
+  if (measure.combine === "count" && hasCounts && (await areAllCounted(completeness)))
     return readIncrements(plan, `${query.metric}_count`);
   const read = (part: SeriesPlan, isPart: boolean) =>
-    readHistogramSeries(part, measure, isPart, isPart ? createCompleteness(part) : whole);
+    readHistogramSeries(part, measure, isPart, isPart ? createCompleteness(part) : completeness);
   const hasParts = hasCounts && !family.hasRanges;
   const grouped = hasParts && groupObservations(plan, measure, buildClassicParts(plan, measure));
   if (!grouped) return read(plan, false);
   return readInGroups(plan, {
     ...grouped,
     name: query.metric,
-    isComplete: () => areAllCounted(whole),
+    isComplete: () => areAllCounted(completeness),
     read,
   });
 }
@@ -206,6 +206,7 @@ async function readWithInfinity(
   return buildObservedSeries(measure, counts, partsOf);
 }
 
+/** By `formatHistogramKey`. */
 type HistogramParts = ReadonlyMap<string, readonly DownsampledSeries[]>;
 
 export function groupByHistogram(parts: readonly DownsampledSeries[]): Promise<HistogramParts> {

@@ -1,4 +1,5 @@
-// Explains figures over the spans of one site: what is read, and within which limit. Which way the store takes, the run tells.
+// Explains figures over the spans of one site: what is read, and within which limit. Whether the store reads spans or has them
+// aggregated is decided while it runs, so it is reported with the requests of that run.
 import type { SpanPart } from "../../access/sites.ts";
 import type { TimeRange } from "../../core/time.ts";
 import { printTimeRange } from "../runtime/explain.ts";

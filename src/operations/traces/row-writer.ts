@@ -6,10 +6,10 @@ import { calculateDuration, toFloatMillis } from "../../tracing/spans/requests.t
 import type { TraceDetailSpan } from "../../tracing/trace-detail.ts";
 import { charsPerChunk, type RowBatch, rowsPerChunk } from "../runtime/operation.ts";
 
-export function* printRows<T>(rows: readonly T[], rowOf: (row: T) => RowMembers): Generator<RowBatch> {
+export function* printRows<T>(rows: readonly T[], toRow: (row: T) => RowMembers): Generator<RowBatch> {
   for (let start = 0; start < rows.length; start += rowsPerChunk) {
     const part = rows.slice(start, start + rowsPerChunk);
-    yield { count: part.length, text: joinRows(part.map(rowOf)) };
+    yield { count: part.length, text: joinRows(part.map(toRow)) };
   }
 }
 
@@ -81,7 +81,7 @@ export function toSpanRow(arranged: TraceDetailSpan): RowMembers {
 export function* printSpans(spans: readonly TraceDetailSpan[]): Generator<RowBatch> {
   const known: SharedTexts = new Map();
   let trace = "";
-  let beforeId = "";
+  let textBeforeSpanId = "";
   let parts: string[] = [];
   let count = 0;
   let chars = 0;
@@ -94,13 +94,13 @@ export function* printSpans(spans: readonly TraceDetailSpan[]): Generator<RowBat
     const common = printShared(known, arranged);
     const { start_time, end_time, duration, trace_id, span_id, parent_span_id } = pickOwn(span);
     // Most spans are of the same trace as the one before.
-    if (beforeId === "" || trace_id !== trace) {
+    if (textBeforeSpanId === "" || trace_id !== trace) {
       trace = trace_id;
-      beforeId = `,"trace_id":"${escapeText(trace_id)}","span_id":"`;
+      textBeforeSpanId = `,"trace_id":"${escapeText(trace_id)}","span_id":"`;
     }
     // No two spans have these in common, so that putting them together is all their cost.
     parts.push(count === 0 ? '{"start_time":"' : ',{"start_time":"', start_time, '","end_time":"', end_time);
-    parts.push('","duration":', String(duration), beforeId, escapeText(span_id));
+    parts.push('","duration":', String(duration), textBeforeSpanId, escapeText(span_id));
     parts.push('","parent_span_id":"', escapeText(parent_span_id), common, attributes, rest);
     count += 1;
     chars += common.length + attributes.length + rest.length;

@@ -20,7 +20,7 @@ export interface Hole {
 }
 
 const toLength = (minutes: number): bigint => BigInt(minutes * minute) * nanosPerMilli;
-/** The lengths of segments. Each divides the next. */
+/** The lengths of segments, in nanoseconds. Each divides the next. */
 const shortest = toLength(1);
 const fiveMinutes = toLength(5);
 const hourLength = toLength(60);
@@ -99,9 +99,12 @@ interface Merge {
   readonly segments: readonly StoredSegment[];
 }
 
-/** Spans that come late change a short segment rather than a long one, as long as many may come. */
-const hourSettles = fromMillis(hour);
-const daySettles = fromMillis(6 * hour);
+/**
+ * How long after its end an hour or a day is merged: late spans change a short segment rather than a long one while many of them
+ * may come.
+ */
+const hourMergeDelay = fromMillis(hour);
+const dayMergeDelay = fromMillis(6 * hour);
 /**
  * How long the short segments are kept beside the hour made of them. A range may begin within an hour, and then its cut-off part
  * is read from short segments.
@@ -119,7 +122,7 @@ export function findHourToMerge(
 ): Merge | undefined {
   const known = listBegins(merged, hourLength);
   const open = segments.filter(({ range: { from } }) => !known.has(floorTo(from, hourLength)));
-  return findMerge(open, hourLength, (now - hourSettles) as Instant, isApart);
+  return findMerge(open, hourLength, (now - hourMergeDelay) as Instant, isApart);
 }
 
 /** A day whose hours are added up; they stay beside it. */
@@ -132,7 +135,7 @@ export function findDayToMerge(
   const hours = [...segments.filter((one) => measureLength(one) >= hourLength), ...merged]
     .filter((one) => measureLength(one) < dayLength && !known.has(floorTo(one.range.from, dayLength)))
     .sort((a, b) => compare(a.range.from, b.range.from));
-  return findMerge(hours, dayLength, (now - daySettles) as Instant, isApart);
+  return findMerge(hours, dayLength, (now - dayMergeDelay) as Instant, isApart);
 }
 
 /** Puts old hours into the place of the segments that fill them. */

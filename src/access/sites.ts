@@ -366,7 +366,7 @@ export function listPartBackends(site: SiteConfig, part: SitePart): readonly str
   return [...new Set(named)];
 }
 
-/** Fills in the defaults of a part: contract, "Requests and their names". */
+/** Fills in the defaults of a part (docs/reference/configuration.md, "Traces"). */
 export function buildSpanSource(
   site: string,
   part: Pick<TracesPart, "index" | "layout"> & Partial<TracesPart>,

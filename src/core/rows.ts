@@ -59,7 +59,7 @@ export interface LogLine {
   readonly json: string;
 }
 
-/** The order of the contract, ascending. */
+/** The order in which lines are answered, ascending. */
 export function compareLines(a: LogLine, b: LogLine): number {
   return compare(a.time, b.time) || compare(a.source_id, b.source_id) || compare(a.id, b.id);
 }
@@ -114,7 +114,7 @@ export interface Span {
   /** By time. Exceptions are events named `exception`, also those that the layout keeps in documents of their own. */
   readonly events: readonly SpanEvent[];
   readonly links: readonly SpanLink[];
-  /** One request (contract, "Tracing"): no parent, or of kind server or consumer, or what its layout says. */
+  /** One request: no parent, or of kind server or consumer, or what its layout says. */
   readonly entry: boolean;
   /** What the site's attributes for namespace and action say; absent where the span has none. */
   readonly namespace?: string | undefined;

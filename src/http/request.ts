@@ -16,7 +16,7 @@ import { readPeerCertificate } from "./tls.ts";
 export interface Exchange {
   readonly id: string;
   readonly method: string;
-  /** As sent: routes are matched before anything is decoded (contract, "Everywhere"). */
+  /** As sent: routes are matched before anything is decoded. */
   readonly path: string;
   readonly search: string;
   readonly headers: Pick<Headers, "get">;

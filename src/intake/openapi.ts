@@ -1,5 +1,5 @@
-// The front-end error intake as OpenAPI has it (spec, "Front-end error report"). It is no operation: it takes whatever
-// is sent, on an origin that may be another, and answers at once.
+// The front-end error intake as OpenAPI has it. It is no operation: it takes whatever is sent, on an origin
+// that may be another, and answers at once.
 import * as z from "zod";
 import { describeSchema, type JsonSchema, textField } from "../operations/runtime/json-schema.ts";
 

@@ -1,5 +1,5 @@
 // The log query language as a tree: one union, three kinds of node. There is no "not": the language negates
-// only in its operators (spec, "Query language").
+// only in its operators (docs/reference/log-query-language.md).
 
 export const operators = ["=", "!=", ":", "!:", ">", ">=", "<", "<="] as const;
 export type Operator = (typeof operators)[number];

@@ -103,7 +103,7 @@ export interface TraceFilter {
   readonly query: Filter<TraceField>;
 }
 
-/** A field of the trace query language (contract, "Tracing"). */
+/** A field of the trace query language (docs/reference/api/tracing.md, "Queries"). */
 export type TraceField =
   | { readonly kind: "tag"; readonly name: string }
   | { readonly kind: "row"; readonly name: (typeof traceFields)[number] }

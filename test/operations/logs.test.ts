@@ -74,7 +74,7 @@ function serve(offsets: readonly number[], cap: number) {
       if (rows.length > 0) all.push(rows);
       if (all.length > offsets.length) throw new Error("more pages than lines");
       const last = rows.at(-1);
-      // Clients stop at the first short page (contract, "Page size").
+      // Clients stop at the first short page.
       if (rows.length < per_page || last === undefined) return all;
       cursor = rewrite(last.timestamp);
     }

@@ -1,4 +1,4 @@
-// What the Kubernetes routes answer (spec, "NodesRow", "PodsRow", "PodOverviewRow"), for documentation.
+// What the Kubernetes routes answer, for documentation.
 import * as z from "zod";
 import { containerStatuses, podPhases } from "../../core/rows.ts";
 import { instantField, textField } from "../runtime/json-schema.ts";

@@ -1,4 +1,4 @@
-// What a log line looks like when it is answered (spec, "Log line"), for documentation. `lines.ts` prints it by hand.
+// What a log line looks like when it is answered, for documentation. `lines.ts` prints it by hand.
 import * as z from "zod";
 import { severities } from "../../core/rows.ts";
 

@@ -1,4 +1,4 @@
-// What the metrics routes answer (spec, "Timeseries (response)", "List"), for documentation. `metrics.ts` prints it.
+// What the metrics routes answer, for documentation. `timeseries.ts` and `list.ts` print it.
 import * as z from "zod";
 import { metricTypes } from "../../core/rows.ts";
 import { metricFields, resolutions } from "../../metrics/measures.ts";

@@ -10,7 +10,7 @@ export interface RequestTime {
   readonly text: string;
 }
 
-/** `null` in a body means absent (contract, "Everywhere"). */
+/** `null` in a body means absent. */
 export function optional<T extends z.ZodType>(schema: T) {
   return schema.nullish().transform((value) => value ?? undefined);
 }

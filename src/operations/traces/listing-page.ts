@@ -61,7 +61,7 @@ export async function listPage(
   return rows;
 }
 
-/** More rows than this on one millisecond or duration are no page (contract, "Listings and pages"). */
+/** A page ends between two milliseconds or durations. One with more rows than this is refused. */
 export const maxTiedRows = 10_000;
 
 export function isFirstPage({ pagination }: Pick<TracesQuery, "pagination">): boolean {
@@ -85,7 +85,7 @@ export function toListingPage({ pagination: asked }: TracesQuery): ListingPage &
   };
 }
 
-/** A cursor excludes its whole millisecond, also a finer one, which is the end of a span (contract, "Listings and pages"). */
+/** A cursor excludes its whole millisecond, also a finer one, which is the end of a span. */
 function toTimeBound(instant: Instant, order: ListingPage["order"]): bigint {
   const start = floorToMilli(instant);
   return order === "asc" ? start + nanosPerMilli - 1n : start;

@@ -1,5 +1,4 @@
-// What the tracing routes answer (spec, "Trace summary", "Span", "TraceLocation", "Action row", "Edge", "Slow event"),
-// for documentation. `rows.ts` and the operations print it.
+// What the tracing routes answer, for documentation. `row-writer.ts` and the operations print it.
 import * as z from "zod";
 import { spanKinds } from "../../core/rows.ts";
 import { maxIncidentNumber } from "../../tracing/spans/digest.ts";

@@ -192,9 +192,7 @@ export async function readAllSpans(batches: AsyncIterable<readonly Span[]>): Pro
 }
 
 export async function readAllRows(batches: AsyncIterable<readonly TraceSummary[]>): Promise<TraceSummary[]> {
-  const rows: TraceSummary[] = [];
-  for await (const batch of batches) rows.push(...batch);
-  return rows;
+  return (await Array.fromAsync(batches)).flat();
 }
 
 /** The first `perPage` rows, and the rest of the last tie. */

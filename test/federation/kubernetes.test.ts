@@ -44,9 +44,7 @@ const { signal } = new AbortController();
 const snapshots = { start: base, step: 5 * minute, count: 9 };
 
 async function collect<Row>(rows: AsyncIterable<readonly Row[]>): Promise<readonly Row[]> {
-  const all: Row[] = [];
-  for await (const batch of rows) all.push(...batch);
-  return all;
+  return (await Array.fromAsync(rows)).flat();
 }
 
 /** The answers to some questions of each kind, for both clusters. */

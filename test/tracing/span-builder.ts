@@ -83,8 +83,6 @@ export async function listRows(
     budget: createTestBudget(),
     ...over,
   };
-  const rows: TraceSummary[] = [];
-  for await (const batch of createSpanAnalytics(createArrayReader(spans)).summaries(query, signal))
-    rows.push(...batch);
-  return rows;
+  const batches = createSpanAnalytics(createArrayReader(spans)).summaries(query, signal);
+  return (await Array.fromAsync(batches)).flat();
 }

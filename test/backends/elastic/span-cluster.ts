@@ -107,7 +107,5 @@ export function useSpanCluster(url: string, prefix: string) {
 }
 
 async function readAllSpans(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
-  const spans: Span[] = [];
-  for await (const batch of batches) spans.push(...batch);
-  return spans;
+  return (await Array.fromAsync(batches)).flat();
 }

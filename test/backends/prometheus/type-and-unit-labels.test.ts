@@ -134,11 +134,8 @@ describe.runIf(servers.length > 0)("Prometheus with type-and-unit-labels", () =>
       rowLimit: 10,
     };
     const store = backend.stores.kubernetes;
-    const all = async <Row>(batches: AsyncIterable<readonly Row[]> | undefined): Promise<Row[]> => {
-      const rows: Row[] = [];
-      for await (const batch of batches ?? []) rows.push(...batch);
-      return rows;
-    };
+    const all = async <Row>(batches: AsyncIterable<readonly Row[]> | undefined): Promise<Row[]> =>
+      (await Array.fromAsync(batches ?? [])).flat();
     const pods = await all(store?.pods({ ...query, namespaces: [], nodes: [] }, signal));
     expect(pods).toMatchObject([{ pod_name: "web-0", cpu_usage_nano_cores: 0.2e9 }]);
     const nodes = await all(store?.nodes(query, signal));

@@ -53,8 +53,7 @@ async function listWhileArriving(arriving: Span, before: number, over: Partial<L
     budget: createBudget(10_000),
     ...over,
   };
-  const rows = [];
-  for await (const batch of listSummaries(reader, query, signal)) rows.push(...batch);
+  const rows = (await Array.fromAsync(listSummaries(reader, query, signal))).flat();
   return { traces: rows.map(({ trace_id }) => trace_id).sort(), scans };
 }
 

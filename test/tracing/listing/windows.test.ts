@@ -124,15 +124,13 @@ async function listRows(
   reader: SpanReader = createArrayReader(spans),
 ): Promise<TraceSummary[]> {
   const query = createQuery({ budget, ...over });
-  const rows: TraceSummary[] = [];
-  for await (const batch of listSummaries(reader, query, signal)) rows.push(...batch);
-  return rows;
+  return (await Array.fromAsync(listSummaries(reader, query, signal))).flat();
 }
 
 type ListingCase = Required<Pick<ListingQuery, "candidates" | "range" | "filter" | "by" | "order">> &
   Pick<ListingQuery, "beyond">;
 
-/** The rows of a listing by the contract, from all spans at once. */
+/** The rows of a listing as the reference of tracing has them, from all spans at once. */
 async function listPlainly(
   spans: readonly Span[],
   { candidates, range, filter, beyond, ...ordering }: ListingCase,

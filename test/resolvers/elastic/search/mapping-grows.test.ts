@@ -47,9 +47,7 @@ async function read({ traces }: Cluster, by: "trace" | "range"): Promise<readonl
     by === "trace"
       ? traces.find({ ...shared, of }, signal)
       : traces.scan({ ...shared, range, select: "all" }, signal);
-  const spans: Span[] = [];
-  for await (const batch of found) spans.push(...batch);
-  return spans;
+  return (await Array.fromAsync(found)).flat();
 }
 
 const listEvents = (found: readonly Span[]) =>

@@ -108,9 +108,7 @@ async function open(
 type Opened = Awaited<ReturnType<typeof open>>;
 
 async function readAll<T>(batches: AsyncIterable<readonly T[]>): Promise<T[]> {
-  const found: T[] = [];
-  for await (const batch of batches) found.push(...batch);
-  return found;
+  return (await Array.fromAsync(batches)).flat();
 }
 const find = ({ store, sources }: Opened, of: SpanLookup["of"]) =>
   readAll(store.find({ sources, of, budget: createLargeBudget() }, new AbortController().signal));

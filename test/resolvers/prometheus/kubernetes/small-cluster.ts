@@ -33,9 +33,7 @@ export const snapshots = { start: base, step: minute, count: 1 };
 export const scope = { match: { cluster: "c" }, snapshots, rowLimit: 1_000 };
 export const ended = { match: scope.match, from: base, to: base, rowLimit: 1_000 };
 export async function collectRows<Row>(batches: AsyncIterable<readonly Row[]>): Promise<Row[]> {
-  const rows: Row[] = [];
-  for await (const batch of batches) rows.push(...batch);
-  return rows;
+  return (await Array.fromAsync(batches)).flat();
 }
 export const createStoreOver = (series: readonly WrittenSeries[]) =>
   createKubernetesStore("prom", createEvaluator(series, "open"));

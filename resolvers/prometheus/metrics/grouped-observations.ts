@@ -2,8 +2,9 @@
 
 import { groupInTurns, yieldToEventLoop } from "../../../src/core/async/turns.ts";
 import { readNumber } from "../../../src/core/collections.ts";
-import { estimateFromCounts, parseBound } from "../../../src/metrics/samples.ts";
-import { type GridSeries, readLabel } from "../counters/series-reader.ts";
+import { estimateFromCounts } from "../../../src/metrics/samples.ts";
+import { sortByBound } from "../counters/bound-spellings.ts";
+import type { GridSeries } from "../counters/series-reader.ts";
 import {
   type ClassicParts,
   formatGroupKey,
@@ -83,16 +84,14 @@ async function estimateGroups(
 function sumByBound(
   series: readonly GridSeries[],
 ): readonly { readonly bound: number; readonly values: Float64Array }[] {
-  const byBound = Map.groupBy(series, ({ labels }) => parseBound(readLabel(labels, "le")));
-  return [...byBound]
-    .sort(([a], [b]) => a - b)
-    .map(([bound, [first, ...others]]) => {
-      const values = first?.values.slice() ?? new Float64Array();
-      for (const { values: more } of others) {
-        for (const [at, value] of more.entries()) {
-          if (!Number.isNaN(value)) values[at] = (values[at] || 0) + value;
-        }
+  const byBound = Map.groupBy(sortByBound(series), ({ bound }) => bound);
+  return [...byBound].map(([bound, [first, ...others]]) => {
+    const values = first?.series.values.slice() ?? new Float64Array();
+    for (const { series: more } of others) {
+      for (const [at, value] of more.values.entries()) {
+        if (!Number.isNaN(value)) values[at] = (values[at] || 0) + value;
       }
-      return { bound, values };
-    });
+    }
+    return { bound, values };
+  });
 }

@@ -5,6 +5,7 @@ import type { Expression, Matcher, Selector } from "#resolvers/prometheus/client
 import { sendJson } from "../scripted-http-source.ts";
 import type { WrittenSeries } from "./kubernetes-exporters.ts";
 import { createEvaluator } from "./promql-evaluator.ts";
+import { edgeProbe } from "./scripted-server.ts";
 
 const aggregations = /^(?:sum|avg|min|max|count|group)$/;
 
@@ -119,8 +120,7 @@ export function createFakePrometheus(
       return Object.fromEntries(declared.map(([name, type]) => [name, [{ type, help: "", unit: "" }]]));
     }
     if (path.endsWith("/buildinfo")) return { version: "3.5.0" };
-    // Ones at every full minute, which show the edge of ranges.
-    if (form.get("query") === "count_over_time(vector(1)[1m:1m]) + 2 * (absent(vector(NaN)) or vector(0))") {
+    if (form.get("query") === edgeProbe) {
       return { resultType: "vector", result: [{ metric: {}, value: [1_700_000_040, "1"] }] };
     }
     if (form.get("query") === "vector(1)") {

@@ -9,6 +9,7 @@ import { openScriptedSource, type ScriptedSource, sendJson } from "../scripted-h
 import type { WrittenSeries } from "./kubernetes-exporters.ts";
 import { createEvaluator } from "./promql-evaluator.ts";
 import { parseSelectors } from "./promql-selectors.ts";
+import { edgeProbe } from "./scripted-server.ts";
 
 const never = new AbortController().signal;
 
@@ -39,8 +40,7 @@ async function openScriptedFake(
     if (path.endsWith("/series"))
       return held.select(parseSelector(form.get("match[]") ?? "")).map((one) => one.labels);
     const query = form.get("query") ?? "";
-    if (query === "count_over_time(vector(1)[1m:1m]) + 2 * (absent(vector(NaN)) or vector(0))")
-      return buildVector([{ metric: {}, value: [0, "1"] }]);
+    if (query === edgeProbe) return buildVector([{ metric: {}, value: [0, "1"] }]);
     const millis = (name: string): number => Math.round(Number(form.get(name)) * 1_000);
     const ranged = path.endsWith("/query_range");
     const moments: EvaluationTime | undefined = ranged

@@ -26,7 +26,8 @@ export function buildMatrix(result: readonly object[], over: object = {}) {
   return { status: "success", data: { resultType: "matrix", result }, ...over };
 }
 
-const edgeProbe = "count_over_time(vector(1)[1m:1m]) + 2 * (absent(vector(NaN)) or vector(0))";
+/** Asks for ones at every full minute, which show the edge of ranges. */
+export const edgeProbe = "count_over_time(vector(1)[1m:1m]) + 2 * (absent(vector(NaN)) or vector(0))";
 const alignmentProbe = "vector(1)";
 
 export async function openFakePrometheus(answers: ScriptedAnswers = {}): Promise<FakePrometheus> {

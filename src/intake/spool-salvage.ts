@@ -228,14 +228,15 @@ function copyTable(source: DatabaseSync, table: Table, write: (row: Row) => numb
     }
   };
   const highest = findHighestSequence(source, table);
+  const count = countRows(source, table);
   readAroundDamage(source, table, highest, take);
-  return { rows, highest, complete: rows === countRows(source, table) };
+  // A scan ends without an error at a row whose sequence is damaged and beyond those looked for. What follows that row is met
+  // from the end; a row that was written already is ignored.
+  if (rows !== count) scanTable(source, table, "DESC", [1, highest], take);
+  return { rows, highest, complete: rows === count };
 }
 
-/**
- * Undefined where a page of the table cannot be read. A scan ends without an error at a row whose sequence is damaged and above
- * those looked for, whatever follows it; counting does not read sequences.
- */
+/** Undefined where a page of the table cannot be read. Counting reads no sequences. */
 function countRows(source: DatabaseSync, table: Table): number | undefined {
   try {
     return Number(source.prepare(`SELECT count(*) AS count FROM ${table} NOT INDEXED`).get()?.count);
@@ -252,7 +253,7 @@ function readAroundDamage(
   take: (row: Row) => void,
 ): void {
   const scan = (order: Order, low: number, high: number) =>
-    scanRows(() => prepareScan(source, table, order).iterate(low, high), order, [low, high], take);
+    scanTable(source, table, order, [low, high], take);
   const ranges: Range[] = [[1, highest]];
   let failures = 0;
   for (let range = ranges.pop(); range !== undefined && failures < failureLimit; range = ranges.pop()) {
@@ -313,15 +314,16 @@ function prepareScan(source: DatabaseSync, table: Table, order: Order): Statemen
  * failure too: SQLite reads a page of zeros as rows.
  * @throws {Error} of SQLite, for anything but damage
  */
-function scanRows(
-  iterate: () => Iterator<Row>,
+function scanTable(
+  source: DatabaseSync,
+  table: Table,
   order: Order,
   [low, high]: Range,
   take: (row: Row) => void,
 ): "all" | number | undefined {
   let [lowest, highest] = [low, high];
   let last: number | undefined;
-  for (const row of readUntilDamage(iterate)) {
+  for (const row of readUntilDamage(() => prepareScan(source, table, order).iterate(low, high))) {
     if (row === "damage") return last;
     const sequence = Number(row.sequence);
     if (sequence < lowest || sequence > highest) return last;

@@ -184,18 +184,22 @@ describe("a sequence that no spool reaches", () => {
   });
 });
 
-test("tells that reports are missing behind one whose sequence is damaged", () => {
+test("salvages the reports on both sides of one whose sequence is damaged", () => {
   const kept = fillSpool(30);
-  const { id, sequence } = kept.find((report) => report.sequence === 20) ?? { id: "", sequence: 0 };
-  const bytes = readFileSync(path);
+  const damaged = kept.findIndex(({ sequence }) => sequence === 20);
+  const sound = readFileSync(path);
   // The id comes first in the row; nine bytes of types, and before them the sequence, lead to it.
-  const place = bytes.indexOf(id) - 10;
-  expect(bytes[place]).toBe(sequence);
-  bytes[place] = 100;
-  writeFileSync(path, bytes);
-  const { reports, replacement } = recover();
-  expect(reports.length).toBeLessThan(kept.length);
-  expect(replacement).toMatchObject({ reports: reports.length, complete: false });
+  const place = sound.indexOf(kept[damaged]?.id ?? "none") - 10;
+  expect(sound[place]).toBe(20);
+  // Above all sequences, above those that follow on its page, and below those before it.
+  for (const sequence of [100, 28, 3]) {
+    writeFileSync(path, Buffer.from(sound).fill(sequence, place, place + 1));
+    const { reports, replacement } = recover();
+    const bodies = new Set(reports.map(({ body }) => body));
+    expect(kept.filter(({ body }) => !bodies.has(body)).length).toBe(1);
+    expect(replacement).toMatchObject({ reports: 28, complete: false });
+    for (const name of readdirSync(folder)) rmSync(join(folder, name));
+  }
 });
 
 test("salvages reports that the first page no longer lists", () => {

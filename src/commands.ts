@@ -36,7 +36,7 @@ export const commands: Readonly<Record<string, Command>> = {
   check: {
     synopsis: "[--config readout.yaml]",
     summary: "say what of a configuration will work, and what not",
-    load: () => import("./cli/check.ts"),
+    load: () => import("./cli/check/check.ts"),
   },
   init: {
     synopsis: "--elastic URL --prometheus URL",

@@ -2,61 +2,18 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { z } from "zod";
-import { run } from "../../src/cli/check.ts";
+import { run } from "../../src/cli/check/check.ts";
 import { BackendError } from "../../src/core/errors.ts";
-import type { Instant } from "../../src/core/time.ts";
-import type { Backend, BackendKind } from "../../src/store/backend.ts";
-import type { Inspections, SourceInspection } from "../../src/store/inspection.ts";
-import type { LogStore } from "../../src/store/logs.ts";
-import { createShell, toInstant } from "../support/fake-shell.ts";
-
-const now = toInstant("2026-06-01T00:00:00Z");
-const ago = (seconds: number): Instant => (now - BigInt(seconds * 1_000) * 1_000_000n) as Instant;
-const store: LogStore = { lines: () => (async function* () {})() };
-const report = (rest: Partial<SourceInspection> = {}): SourceInspection => ({
-  layout: "ecs",
-  indices: 3,
-  newest: ago(4),
-  limitations: [],
-  problems: [],
-  ...rest,
-});
-const closed: string[] = [];
-
-/** A kind whose backends do what `overrides` says and are fine otherwise. */
-function createFakeKind(overrides: Partial<Backend> = {}): BackendKind<unknown> {
-  return {
-    kind: "fake",
-    parseConfig: (value) => z.strictObject({ ca: z.string().optional() }).parse(value),
-    create: (name, config, io) => {
-      const { ca } = z.object({ ca: z.string().optional() }).parse(config);
-      if (ca !== undefined) io.readText(ca);
-      return {
-        name,
-        kind: "fake",
-        stores: { logs: store },
-        probe: async () => ({ product: "Fake", version: "1.2.3" }),
-        inspections: { logs: async () => report() },
-        close: async () => {
-          closed.push(name);
-        },
-        ...overrides,
-      };
-    },
-  };
-}
+import type { Backend } from "../../src/store/backend.ts";
+import type { Inspections } from "../../src/store/inspection.ts";
+import { createShell } from "../support/fake-shell.ts";
+import { ago, check, closed, createFakeKind, now, report } from "./check-harness.ts";
 
 const oneSource = `
 tokens: [{ user: ana, sha256: "${"ab".repeat(32)}", sites: "*" }]
 backends: { elk: { kind: fake } }
 sites: { shop: { logs: { backend: elk, sources: { app: { index: "logs-*" } } } } }
 `;
-const check = async (file: string, kind: BackendKind<unknown>, deadline?: number) => {
-  const shell = createShell({ now, files: { "readout.yaml": file }, kinds: [kind] });
-  const code = await run([], shell, deadline);
-  return { code, out: shell.printed().replaceAll(/\d+ ms$/gm, "N ms"), err: shell.complained() };
-};
 
 test("check prints the complete report of a configuration that works", async () => {
   const file = `
@@ -452,9 +409,10 @@ Front-end reports on 127.0.0.1:8081, spool data/spool.db
 Visuals in ${folder}: 2 published
   PROBLEM ${join(folder, "c.yaml")}: title: must not be empty
   PROBLEM ${join(folder, "c.yaml")}: type: expected line, area, bar, number or table
+  PROBLEM "CPU": The site has no metrics
   limitation: "CPU" is of a site that is not configured, gone, and therefore not found
 
-2 problems, 2 limitations
+3 problems, 2 limitations
 `);
     expect(code).toBe(1);
     expect(asked).toEqual([{ site: "shop", index: "r-1", layout: "auto" }]);

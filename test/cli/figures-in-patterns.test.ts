@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { createMemoryRollups } from "#resolvers/memory/stores/rollup-store.ts";
-import { run } from "../../src/cli/check.ts";
+import { run } from "../../src/cli/check/check.ts";
 import type { BackendKind } from "../../src/store/backend.ts";
 import { createShell, toInstant } from "../support/fake-shell.ts";
 

@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { createGzip } from "node:zlib";
 import { type GraphQLSchema, isObjectType } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { run as check } from "#src/cli/check.ts";
+import { run as check } from "#src/cli/check/check.ts";
 import { createGraphqlLoader } from "#src/cli/support/graphql-loader.ts";
 import { BackendError } from "#src/core/errors.ts";
 import { loadMesh } from "#src/graphql/mesh.ts";

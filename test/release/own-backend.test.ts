@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { kinds, loadOwnKind } from "#resolvers/index.ts";
-import { run } from "#src/cli/check.ts";
+import { run } from "#src/cli/check/check.ts";
 import { now, printInstant } from "#src/core/time.ts";
 import { logStoreSuite } from "../conformance/logs.ts";
 import { createShell } from "../support/fake-shell.ts";

@@ -11,7 +11,7 @@ import { BackendError, formatErrorCode, toErrorMessage } from "../../core/errors
 import { type Millis, printInstantToMilli } from "../../core/time.ts";
 import type { Backend, BackendInfo } from "../../store/backend.ts";
 import type { Survey } from "../../store/inspection.ts";
-import { run as check } from "../check.ts";
+import { run as check } from "../check/check.ts";
 import { printConfigError } from "../support/config-file.ts";
 import { describeError, openBackend } from "../support/open-backend.ts";
 import { exitCodes, printUsageError, quoteForShell, type Shell } from "../support/shell.ts";

@@ -7,8 +7,8 @@ import { areEnvironments } from "../../core/environments.ts";
 import type { Instant } from "../../core/time.ts";
 import type { FoundSource, Survey } from "../../store/inspection.ts";
 import type { ForcedLabels } from "../../store/metrics.ts";
-import { printNewest } from "../check.ts";
 import { hasIndex } from "../support/pattern-lists.ts";
+import { printNewest } from "../support/report-text.ts";
 
 /** A backend, and the survey of its data. */
 interface Surveyed {

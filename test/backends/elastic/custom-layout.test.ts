@@ -6,7 +6,7 @@ import { parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import { kinds } from "#resolvers/index.ts";
 import { hashToken } from "#src/access/auth.ts";
 import { connectSites } from "#src/access/sites.ts";
-import { run as check } from "#src/cli/check.ts";
+import { run as check } from "#src/cli/check/check.ts";
 import { parseConfig } from "#src/config/config.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";

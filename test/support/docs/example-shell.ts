@@ -22,7 +22,7 @@ interface Command {
 const commands: Readonly<Record<string, () => Promise<Command>>> = {
   demo: () => import("#src/cli/demo.ts"),
   serve: () => import("#src/cli/serve/serve.ts"),
-  check: () => import("#src/cli/check.ts"),
+  check: () => import("#src/cli/check/check.ts"),
   init: () => import("#src/cli/init/init.ts"),
   explain: () => import("#src/cli/explain.ts"),
   token: () => import("#src/cli/token.ts"),

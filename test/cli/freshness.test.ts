@@ -1,5 +1,5 @@
 // What the metrics tell of the newest row of each source, and until when.
-import { afterEach, expect, test, vi } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import { watchFreshness } from "#src/cli/serve/freshness.ts";
 import { parseConfig } from "#src/config/config.ts";
 import { BackendError } from "#src/core/errors.ts";
@@ -93,8 +93,9 @@ const answers = (): Answers => ({
 
 test("each source of each backend has the time of its newest row", async () => {
   const { list } = watch(answers());
-  await vi.waitFor(async () => {
-    expect([...(await list())].sort()).toEqual(
+  await expect
+    .poll(async () => [...(await list())].sort())
+    .toEqual(
       [
         metric("old", "logs", "app", 100),
         metric("new", "logs", "app", 160),
@@ -105,29 +106,26 @@ test("each source of each backend has the time of its newest row", async () => {
         metric("prom", "kubernetes", "", 180),
       ].sort(),
     );
-  });
 });
 
 test("a source is asked again, keeps what it told while it fails, and loses it when it is empty", async () => {
   const changing = answers();
   const { list, asked } = watch(changing);
   const count = (name: string) => asked.filter((one) => one === name).length;
-  await vi.waitFor(async () => expect(await list()).toContain(metric("old", "logs", "app", 100)));
+  await expect.poll(list).toContain(metric("old", "logs", "app", 100));
   changing["app-old"] = at(101);
-  await vi.waitFor(async () => expect(await list()).toContain(metric("old", "logs", "app", 101)));
+  await expect.poll(list).toContain(metric("old", "logs", "app", 101));
   changing["app-old"] = new BackendError("old", "unreachable", "no");
   const before = count("app-old");
-  await vi.waitFor(() => expect(count("app-old")).toBeGreaterThan(before + 2));
+  await expect.poll(() => count("app-old")).toBeGreaterThan(before + 2);
   expect(await list()).toContain(metric("old", "logs", "app", 101));
   changing["app-old"] = undefined;
-  await vi.waitFor(async () =>
-    expect((await list()).join()).not.toContain('backend="old",site="shop",part="logs"'),
-  );
+  await expect.poll(async () => (await list()).join()).not.toContain('backend="old",site="shop",part="logs"');
 });
 
 test("nothing is told when it has ended, such as by another configuration", async () => {
   const { list, stop, ended } = watch(answers());
-  await vi.waitFor(async () => expect(await list()).toHaveLength(7));
+  await expect.poll(list).toHaveLength(7);
   stop.abort();
   await ended;
   expect(await list()).toEqual([]);

@@ -79,9 +79,7 @@ test("nothing is read or written where the configuration has no rollups", async 
 
 test("figures are made of each site, for what each token may see, until the end", async () => {
   const { openRollups, recordRolled, store, stop, ended } = open("rollups: { backend: other, rate: 1 }");
-  await vi.waitFor(() => expect(recordRolled.mock.calls.length).toBeGreaterThanOrEqual(64), {
-    timeout: 20_000,
-  });
+  await expect.poll(() => recordRolled.mock.calls.length).toBeGreaterThanOrEqual(64);
   expect(openRollups).toHaveBeenCalledWith("readout-rollups");
   stop.abort();
   await ended;

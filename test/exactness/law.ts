@@ -12,6 +12,7 @@ import { buildTemplate, printDocument } from "../support/elastic/filebeat.ts";
 import * as shippers from "../support/elastic/log-shippers.ts";
 import * as platforms from "../support/elastic/platform-log-shippers.ts";
 import type { Cluster } from "../support/elastic/test-index.ts";
+import { never } from "../support/signals.ts";
 import {
   type Corpus,
   corpus,
@@ -159,7 +160,7 @@ export async function read(
   const sources = [{ id: "app", index: `${prefix}-*`, layout: layout, tenantFilter: undefined }] as const;
   const batches = cluster.store.lines(
     { sources, range, filter: parse(text), order: "asc", ...limits },
-    AbortSignal.timeout(60_000),
+    never,
   );
   for await (const batch of batches) lines.push(...batch);
   return lines;

@@ -13,6 +13,7 @@ import type { MetricStore } from "#src/store/metrics.ts";
 import { createVisualFinder, readVisual, type Visual } from "#src/visuals/visual.ts";
 import { createWatchedTelemetry } from "../support/error-reports.ts";
 import { sampleRuns } from "../support/law-runs.ts";
+import { never } from "../support/signals.ts";
 
 const id = "AAAAAAAAAAAAAAAAAAAAAA";
 const base = Date.UTC(2026, 0, 15, 10);
@@ -60,7 +61,7 @@ function serve(visuals: readonly Visual[], store: MetricStore = storeWith([[{ ho
     loadGraphql: () => Promise.reject(new Error("not asked for")),
     visuals: {
       find: createVisualFinder(visuals),
-      createAnswerCache: () => (_, compute) => compute(AbortSignal.timeout(60_000)),
+      createAnswerCache: () => (_, compute) => compute(never),
     },
   });
   const ask = (path: string) => server.fetch(`http://readout/api/v2/saved_visuals/${path}`);

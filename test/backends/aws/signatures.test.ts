@@ -19,12 +19,12 @@ import { openCluster } from "../../support/elastic/test-index.ts";
 import { testIO } from "../../support/io.ts";
 import { expose, scrape } from "../../support/prometheus/kubernetes-exporters.ts";
 import { printOpenMetrics as printSeries } from "../../support/prometheus/openmetrics.ts";
+import { never } from "../../support/signals.ts";
 import { createSource, range } from "../elastic/log-cluster.ts";
 import { createLogSubject, createSpanSubject } from "../elastic/store-subjects.ts";
 import { startFilled } from "../prometheus/filled-server.ts";
 import { isShort, named, namedPrometheus } from "../selected-servers.ts";
 
-const signal = () => AbortSignal.timeout(20_000);
 const region = "eu-central-1";
 const first = {
   accessKeyId: "AKIDFIRST",
@@ -123,7 +123,7 @@ describe.each(named().filter(({ name }) => name === "os3"))("$name, signed", ({ 
     await cluster.createIndex(`${name}-1`, dataPrepperLogs.definition);
     const limits = { expectedLines: 10, documentLimit: 10, tieLimit: 10 };
     const query = { range, filter: parse('message="a+b c"'), order: "asc", ...limits } as const;
-    const batches = cluster.store.lines({ sources: [createSource(`${name}-*`)], ...query }, signal());
+    const batches = cluster.store.lines({ sources: [createSource(`${name}-*`)], ...query }, never);
     // An answer, though an empty one: the verifier has let each request through.
     for await (const batch of batches) expect(batch).toEqual([]);
     await cluster.remove(`${name}-*`);
@@ -184,7 +184,7 @@ describe.each(named().filter(({ name }) => name === "os3"))(
     });
     afterAll(() => verifier.stop());
     const open = () => elastic.create("amazon", elastic.parseConfig(signed(verifier, "es")), testIO);
-    const readProduct = async ({ probe }: ReturnType<typeof open>) => (await probe(signal())).product;
+    const readProduct = async ({ probe }: ReturnType<typeof open>) => (await probe(never)).product;
     /** The product, or the sentence of the failure. */
     const tell = async (backend = open()) => {
       try {

@@ -19,6 +19,7 @@ import { createTelemetry } from "#src/telemetry/telemetry.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { createShell } from "../../support/fake-shell.ts";
 import { testIO } from "../../support/io.ts";
+import { never } from "../../support/signals.ts";
 import { onServers } from "../selected-servers.ts";
 
 const guide = readFileSync(new URL("../../../docs/how-to/add-a-log-layout.md", import.meta.url), "utf8");
@@ -177,7 +178,7 @@ onServers((server) => {
         order: "asc" as const,
         ...limits,
       };
-      for await (const batch of own.lines(query, AbortSignal.timeout(60_000))) found.push(...batch);
+      for await (const batch of own.lines(query, never)) found.push(...batch);
       return found;
     }
     const found = await find("");

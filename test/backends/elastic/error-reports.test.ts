@@ -15,9 +15,8 @@ import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { createMemorySpooler, createWatchedTelemetry, renderReport } from "../../support/error-reports.ts";
 import { testIO } from "../../support/io.ts";
+import { never } from "../../support/signals.ts";
 import { onServers } from "../selected-servers.ts";
-
-const signal = () => AbortSignal.timeout(60_000);
 
 /** The test servers without data streams, and how they fail. */
 const withoutDataStreams: Readonly<Record<string, "template is refused" | "delivery is rejected">> = {
@@ -65,10 +64,10 @@ onServers(({ name, url }) => {
   }
 
   test("check creates the index, proves the write permission and leaves no document", async () => {
-    const report = await stores().inspect(target, signal());
+    const report = await stores().inspect(target, never);
     expect(report).toEqual({ found: [`index ${index}, writable`], limitations: [], problems: [] });
     expect(await documents()).toEqual([]);
-    expect((await stores().inspect(target, signal())).problems).toEqual([]);
+    expect((await stores().inspect(target, never)).problems).toEqual([]);
   });
 
   test("check leaves an existing index without mapping unchanged, also behind an alias", async () => {
@@ -76,7 +75,7 @@ onServers(({ name, url }) => {
     await cluster.createIndex(bare, { aliases: { [`${bare}-alias`]: { is_write_index: true } } });
     const { found, limitations, problems } = await stores().inspect(
       { ...target, index: `${bare}-alias` },
-      signal(),
+      never,
     );
     expect({ found, problems }).toEqual({ found: [`alias ${bare}-alias, writable`], problems: [] });
     expect(limitations).toEqual([expect.stringContaining("rollover")]);
@@ -87,8 +86,8 @@ onServers(({ name, url }) => {
   test("stores a report that is delivered twice once, under its own id", async () => {
     const spans = await Promise.all(Array.from({ length: 50 }, () => span()));
     const { store } = stores();
-    expect(await store.deliver(target, spans, signal())).toEqual(new Map());
-    expect(await store.deliver(target, spans, signal())).toEqual(new Map());
+    expect(await store.deliver(target, spans, never)).toEqual(new Map());
+    expect(await store.deliver(target, spans, never)).toEqual(new Map());
     const ids = (await documents()).map(({ _id }) => _id);
     expect(ids.toSorted()).toEqual(spans.flatMap(({ trace_id }) => [trace_id, `${trace_id}-0`]).toSorted());
   });
@@ -112,7 +111,7 @@ onServers(({ name, url }) => {
       tags: odd,
       error: { name: "E", message: "m".repeat(50_000), backtrace: ["b".repeat(50_000)] },
     });
-    expect(await stores().store.deliver(target, [one], signal())).toEqual(new Map());
+    expect(await stores().store.deliver(target, [one], never)).toEqual(new Map());
     const found = (await documents()).filter(({ _id }) => _id.startsWith(one.trace_id));
     const stored = found.find(({ _id }) => _id === one.trace_id)?._source;
     expect(stored?.attributes).toEqual(one.span_attributes);
@@ -133,7 +132,7 @@ onServers(({ name, url }) => {
         breadcrumbs: [{ category: "Fetch", action: "GET" }],
       }),
     ];
-    expect(await stores().store.deliver(target, spans, signal())).toEqual(new Map());
+    expect(await stores().store.deliver(target, spans, never)).toEqual(new Map());
     await cluster.request("POST", `/${index}/_refresh`);
     const { traces } = cluster.backend.stores;
     const source = buildSpanSource("shop", { index, layout: layout });
@@ -141,7 +140,7 @@ onServers(({ name, url }) => {
     const of = { by: "trace", traceIds, select: "all" } as const;
     const found: Span[] = [];
     const query = { sources: [source], of, budget: createBudget(1_000) } as const;
-    for await (const batch of traces?.find(query, signal()) ?? []) found.push(...batch);
+    for await (const batch of traces?.find(query, never) ?? []) found.push(...batch);
     const byId = (a: Span, b: Span) => (a.trace_id < b.trace_id ? -1 : 1);
     expect(found.sort(byId)).toEqual(spans.sort(byId));
   });
@@ -242,7 +241,7 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${servedIndex} } } 
       mappings: { properties: { name: { type: "long" }, trace_id: { type: "keyword" } } },
     });
     const [good, bad] = [await span({ action: "7" }), await span({ action: "no number" })];
-    const refusals = await stores().store.deliver({ ...target, index: strict }, [good, bad], signal());
+    const refusals = await stores().store.deliver({ ...target, index: strict }, [good, bad], never);
     expect([...refusals.keys()]).toEqual([bad.trace_id]);
     expect(refusals.get(bad.trace_id)).toMatch(/^status 400: /);
   });
@@ -270,13 +269,11 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${servedIndex} } } 
     const name = `${index}-${title.replaceAll(" ", "-")}`;
     await create(name);
     const there = { ...target, index: name };
-    await expect(stores().store.deliver(there, [await span(), await span()], signal())).rejects.toMatchObject(
-      {
-        name: "BackendError",
-        failure: "rejected",
-      },
-    );
-    const { problems } = await stores().inspect(there, signal());
+    await expect(stores().store.deliver(there, [await span(), await span()], never)).rejects.toMatchObject({
+      name: "BackendError",
+      failure: "rejected",
+    });
+    const { problems } = await stores().inspect(there, never);
     expect(problems).toEqual([expect.stringContaining("reports cannot be written")]);
   });
 
@@ -284,12 +281,12 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${servedIndex} } } 
     const blocked = `${index}-blocked`;
     await cluster.createIndex(blocked, { settings: { "index.blocks.write": true } });
     await expect(
-      stores().store.deliver({ ...target, index: blocked }, [await span()], signal()),
+      stores().store.deliver({ ...target, index: blocked }, [await span()], never),
     ).rejects.toMatchObject({
       name: "BackendError",
       failure: "denied",
     });
-    const { problems } = await stores().inspect({ ...target, index: blocked }, signal());
+    const { problems } = await stores().inspect({ ...target, index: blocked }, never);
     expect(problems).toEqual([expect.stringContaining("reports cannot be written")]);
   });
 
@@ -313,16 +310,16 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${servedIndex} } } 
       const one = await span();
       const there = { ...target, index: stream };
       if (excuse === "delivery is rejected") {
-        await expect(store.deliver(there, [one], signal())).rejects.toMatchObject({ failure: "rejected" });
+        await expect(store.deliver(there, [one], never)).rejects.toMatchObject({ failure: "rejected" });
         return;
       }
-      expect(await store.deliver(there, [one], signal())).toEqual(new Map());
-      expect(await store.deliver(there, [one], signal())).toEqual(new Map());
+      expect(await store.deliver(there, [one], never)).toEqual(new Map());
+      expect(await store.deliver(there, [one], never)).toEqual(new Map());
       expect((await documents(stream)).map(({ _id }) => _id).toSorted()).toEqual([
         one.trace_id,
         `${one.trace_id}-0`,
       ]);
-      expect((await inspect(there, signal())).limitations).toEqual([expect.stringContaining("rollover")]);
+      expect((await inspect(there, never)).limitations).toEqual([expect.stringContaining("rollover")]);
     } finally {
       await cluster.request("DELETE", `/_data_stream/${stream}`).catch(() => {});
       await cluster.request("DELETE", `/_index_template/${stream}`);

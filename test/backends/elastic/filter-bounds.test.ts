@@ -15,6 +15,7 @@ import { parse } from "#src/log-query/parse.ts";
 import { type Corpus, corpus, dynamicDefinition, mappedDefinition, query } from "../../exactness/corpus.ts";
 import { readIndexMetadata } from "../../support/elastic/index-metadata.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { never } from "../../support/signals.ts";
 import { onServers } from "../selected-servers.ts";
 
 const seed = Number(process.env.SEED ?? 20_240_116);
@@ -45,10 +46,7 @@ onServers((server) => {
     const range = { from: fromMillis(start), to: fromMillis(start + 3_600_000) };
     const limits = { expectedLines: 1_000, documentLimit: 10_000, tieLimit: 10_000 };
     const sources = [{ id: "app", index: pattern, layout: "ecs", tenantFilter: undefined }] as const;
-    const lines = cluster.store.lines(
-      { sources, range, filter: parse(""), order: "asc", ...limits },
-      AbortSignal.timeout(60_000),
-    );
+    const lines = cluster.store.lines({ sources, range, filter: parse(""), order: "asc", ...limits }, never);
     for await (const batch of lines) found.push(...batch);
     return found;
   }

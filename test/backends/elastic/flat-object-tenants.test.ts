@@ -3,6 +3,7 @@ import { beforeAll, expect, test } from "vitest";
 import { Refused } from "#src/core/errors.ts";
 import { ss4oLogsFlat } from "../../support/elastic/log-shippers.ts";
 import { ss4o } from "../../support/elastic/span-shippers/ss4o.ts";
+import { never } from "../../support/signals.ts";
 import { named, onServers } from "../selected-servers.ts";
 import { at, createSource, listIds, useLogCluster } from "./log-cluster.ts";
 import { id, make, useSpanCluster } from "./span-cluster.ts";
@@ -28,7 +29,6 @@ onServers(
     const logs = useLogCluster(server.url, "flat-*");
     const spans = useSpanCluster(server.url, "flatspans");
     const index = ss4oLogsFlat.index("flat");
-    const signal = () => AbortSignal.timeout(60_000);
 
     beforeAll(async () => {
       await logs.cluster.createIndex(index, ss4oLogsFlat.definition);
@@ -49,7 +49,7 @@ onServers(
           .filter((name) => !mine.includes(name))
           .sort(),
       );
-      const report = await logs.cluster.inspect(source, signal());
+      const report = await logs.cluster.inspect(source, never);
       expect(report).toMatchObject({ problems: [], newest: expect.anything() });
     });
 
@@ -57,7 +57,7 @@ onServers(
       for (const where of ['resource.service.name="shop=web"', 'resource.service.name\\=shop="x"']) {
         const source = createSource(index, { layout: "ss4o", tenantFilter: where });
         await expect(logs.read(source), where).rejects.toThrow(Refused);
-        const { tenantFilterFault } = await logs.cluster.inspect(source, signal());
+        const { tenantFilterFault } = await logs.cluster.inspect(source, never);
         expect(tenantFilterFault, where).toMatch(
           /inside a flat_object, where a name or value with = is not exact/,
         );

@@ -5,6 +5,7 @@ import { listReached } from "#resolvers/elastic/mapping/index-patterns.ts";
 import { readListedIndices } from "#resolvers/elastic/mapping/listed-indices.ts";
 import { buildTemplate, printDocument } from "../../support/elastic/filebeat.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { never } from "../../support/signals.ts";
 import { onServers, withoutDataStreams } from "../selected-servers.ts";
 
 const document = printDocument({
@@ -16,7 +17,6 @@ const document = printDocument({
 
 onServers((server) => {
   let cluster: Cluster;
-  const signal = () => AbortSignal.timeout(60_000);
   const send = (method: string, path: string, body: object) =>
     cluster.request(method, path, JSON.stringify(body));
   const hasStreams = withoutDataStreams[server.name] === undefined;
@@ -101,7 +101,7 @@ onServers((server) => {
   });
 
   test("init proposes each index once, by the name that it had", async () => {
-    const found = await cluster.backend.survey?.([], signal());
+    const found = await cluster.backend.survey?.([], never);
     const own = found?.logs.map(({ index }) => index).filter((index) => /names|shrink|partial/.test(index));
     const streams = hasStreams ? ["names-stream-a", "names-stream-b"] : [];
     expect(own).toEqual(
@@ -114,7 +114,7 @@ onServers((server) => {
 
   test("check tells that the lines of copies are shown twice", async () => {
     const inspect = (index: string) =>
-      cluster.inspect({ id: "app", index, layout: "ecs", tenantFilter: undefined }, signal());
+      cluster.inspect({ id: "app", index, layout: "ecs", tenantFilter: undefined }, never);
     const told = (await inspect("names-app-*")).limitations.filter((text) => text.includes("copies"));
     expect(told).toEqual([
       "names-app-000001_shrunken: copies of other indices, whose lines are shown twice; let the pattern end in ,-*_shrunken",

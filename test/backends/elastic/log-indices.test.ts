@@ -3,13 +3,13 @@ import { describe, expect, test } from "vitest";
 import { BackendError, Refused } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { filebeat, printDocument } from "../../support/elastic/filebeat.ts";
+import { never } from "../../support/signals.ts";
 import { onServers, withoutDataStreams } from "../selected-servers.ts";
 import { at, createSource, listIds, range, start, useLogCluster } from "./log-cluster.ts";
 
 onServers((server) => {
   const logs = useLogCluster(server.url, "indices-*");
   const { read, buildQuery } = logs;
-  const signal = () => AbortSignal.timeout(60_000);
 
   describe("log store, changing and hidden indices", () => {
     const documents = (from: number, count: number): (readonly [string, string])[] =>
@@ -32,7 +32,7 @@ onServers((server) => {
         let seen = 0;
         for await (const batch of logs.cluster.store.lines(
           buildQuery(createSource("indices-gone-*"), "", { expectedLines: 100 }),
-          signal(),
+          never,
         )) {
           if (seen === 0) await logs.cluster.remove("indices-gone-2");
           seen += batch.length;
@@ -53,18 +53,16 @@ onServers((server) => {
       await logs.cluster.request("POST", "/indices-closed-2/_close");
       await expect(read(both)).rejects.toThrow(Refused);
       await expect(read(createSource("indices-closed-2"))).rejects.toThrow(Refused);
-      expect((await logs.cluster.inspect(both, signal())).problems.join()).toMatch(
-        /indices-closed-2: closed/,
-      );
+      expect((await logs.cluster.inspect(both, never)).problems.join()).toMatch(/indices-closed-2: closed/);
       expect(await read(createSource("indices-closed-*,-indices-closed-2"))).toHaveLength(3);
       await logs.cluster.request("POST", "/indices-closed-2/_open?wait_for_active_shards=1");
       expect(await read(both)).toHaveLength(6);
-      expect(await logs.cluster.inspect(both, signal())).toMatchObject({ indices: 2, problems: [] });
+      expect(await logs.cluster.inspect(both, never)).toMatchObject({ indices: 2, problems: [] });
     });
 
     test("refuses and reports parts of data streams", async () => {
       await expect(read(createSource("logs-*::failures"))).rejects.toThrow("a part of a data stream");
-      const report = await logs.cluster.inspect(createSource("logs-*::failures"), signal());
+      const report = await logs.cluster.inspect(createSource("logs-*::failures"), never);
       expect(report.problems.join()).toMatch(/::failures/);
     });
 
@@ -173,7 +171,7 @@ onServers((server) => {
         message: /map blind, off\.k as keyword/,
       });
       expect(listIds(await read(createSource("indices-blind"), "blind=7 OR off.k=8"))).toEqual(["7", "8"]);
-      const { limitations } = await logs.cluster.inspect(createSource("indices-blind"), signal());
+      const { limitations } = await logs.cluster.inspect(createSource("indices-blind"), never);
       expect(limitations.join("\n")).toMatch(/blind, off cannot be searched/);
     });
 
@@ -184,9 +182,9 @@ onServers((server) => {
         ["b", printDocument({ time: at(1), json: "{}" })],
       ]);
       expect(listIds(await read(createSource("indices-untimed")))).toEqual(["b"]);
-      expect(
-        (await logs.cluster.inspect(createSource("indices-untimed"), signal())).limitations.join(),
-      ).toMatch(/1 documents? ha.* no @timestamp/);
+      expect((await logs.cluster.inspect(createSource("indices-untimed"), never)).limitations.join()).toMatch(
+        /1 documents? ha.* no @timestamp/,
+      );
     });
   });
 });

@@ -12,6 +12,7 @@ import type { LoadedLine } from "../../log-query/script.ts";
 import { filebeat, printDocument } from "../../support/elastic/filebeat.ts";
 import * as shippers from "../../support/elastic/log-shippers.ts";
 import * as platforms from "../../support/elastic/platform-log-shippers.ts";
+import { never } from "../../support/signals.ts";
 import { type NamedServer, onServers } from "../selected-servers.ts";
 import { at, createSource, listIds, range, start, useLogCluster } from "./log-cluster.ts";
 
@@ -48,7 +49,6 @@ function shippersOn({ name, product }: NamedServer): readonly shippers.LogShippe
 onServers((server) => {
   const logs = useLogCluster(server.url, "layout-*");
   const { read, buildQuery } = logs;
-  const signal = () => AbortSignal.timeout(60_000);
   async function ship(shipper: shippers.LogShipper, prefix: string, lines: readonly LoadedLine[]) {
     const index = shipper.index(prefix);
     await logs.cluster.createIndex(index, shipper.definition);
@@ -110,7 +110,7 @@ onServers((server) => {
       ] as const) {
         expect({ text, ids: listIds(await read(createSource(index), text)) }).toEqual({ text, ids });
       }
-      const report = await logs.cluster.inspect(createSource(index), signal());
+      const report = await logs.cluster.inspect(createSource(index), never);
       expect(report).toMatchObject({ layout: shipper.layout, problems: [] });
       expect(report.newest).toBe(fromMillis(start + 2));
     });
@@ -304,7 +304,7 @@ onServers((server) => {
           expectedLines: 70,
         });
         from = undefined;
-        for await (const batch of logs.cluster.store.lines(rest, signal())) {
+        for await (const batch of logs.cluster.store.lines(rest, never)) {
           seen.push(...batch.map(({ id }) => id));
           from = (endOfMilli(batch.at(-1)?.time ?? range.to) + 1n) as Instant;
           break;
@@ -315,14 +315,14 @@ onServers((server) => {
       const fits = (documentLimit: number) =>
         logs.cluster.store.isWithinLimits?.(
           buildQuery(createSource(pattern), "", { expectedLines: all, documentLimit }),
-          signal(),
+          never,
         );
       expect(await fits(all + 256 * (mixed.length + 1))).toBe(true);
       expect(await fits(all - 1)).toBe(false);
     });
 
     test("check reports each layout", async () => {
-      const report = await logs.cluster.inspect(createSource(pattern), signal());
+      const report = await logs.cluster.inspect(createSource(pattern), never);
       expect(report.problems).toEqual([]);
       const layouts = [...new Set(mixed.map(({ layout }) => layout))];
       expect(report.layout.split(", ").toSorted()).toEqual(layouts.toSorted());
@@ -334,7 +334,7 @@ onServers((server) => {
       let added = false;
       for await (const batch of logs.cluster.store.lines(
         buildQuery(createSource("layout-late-*,layout-mixed-0*")),
-        signal(),
+        never,
       )) {
         seen.push(...batch);
         if (added) continue;

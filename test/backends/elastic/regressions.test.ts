@@ -5,6 +5,7 @@ import { fromMillis, type Instant, parseInstant } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogSource } from "#src/store/logs.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { never } from "../../support/signals.ts";
 import { onServers } from "../selected-servers.ts";
 
 interface Trap {
@@ -109,7 +110,7 @@ onServers((server) => {
         documentLimit: 9_999,
         tieLimit: 9_999,
       },
-      AbortSignal.timeout(30_000),
+      never,
     );
     for await (const batch of lines) ids.push(...batch.map(({ id }) => id.slice(id.indexOf("/") + 1)));
     return ids;

@@ -2,6 +2,7 @@
 // once, in both orders and in the range where that time lies. The expected lines come from the raw documents.
 import { describe, expect, test } from "vitest";
 import { fromMillis, type Instant } from "#src/core/time.ts";
+import { never } from "../../support/signals.ts";
 import { onServers } from "../selected-servers.ts";
 import { createSource, listIds, start, useLogCluster } from "./log-cluster.ts";
 
@@ -100,7 +101,7 @@ onServers((server) => {
       const [last] = wanted.slice(-1);
       expect(listIds(await read(source, `msg=${last}`, within))).toEqual([last]);
       const query = servers.buildQuery(source, "", { ...within, expectedLines: 1_000, tieLimit: 100_000 });
-      const fits = await servers.cluster.store.isWithinLimits?.(query, AbortSignal.timeout(60_000));
+      const fits = await servers.cluster.store.isWithinLimits?.(query, never);
       expect(fits).toBe(true);
     });
   });

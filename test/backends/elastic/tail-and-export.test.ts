@@ -13,6 +13,7 @@ import type { Context } from "#src/operations/runtime/operation.ts";
 import { createTailRegistry, createTailSlots } from "#src/tail/tail-registry.ts";
 import { filebeat, printDocument } from "../../support/elastic/filebeat.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { never } from "../../support/signals.ts";
 import { readEvents } from "../../tail/harness.ts";
 import { onServers } from "../selected-servers.ts";
 
@@ -149,7 +150,7 @@ onServers((server) => {
       sites: new Map([["shop", { id: "shop", retention: 0, counterDefault: "cumulative", logs }]]),
       limits: { ...defaults.limits, documents: 10_000 },
       now: () => fromMillis(day),
-      signal: AbortSignal.timeout(60_000),
+      signal: never,
     };
     const request = (time: string | null) =>
       lines.request.parse({

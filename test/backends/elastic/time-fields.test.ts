@@ -8,6 +8,7 @@ import { fromMillis, type Instant, parseInstant, printMillis } from "#src/core/t
 import { parse } from "#src/log-query/parse.ts";
 import type { LogQuery } from "#src/store/logs.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { never } from "../../support/signals.ts";
 import { onServers } from "../selected-servers.ts";
 
 const start = Date.UTC(2026, 0, 15, 10);
@@ -49,7 +50,6 @@ onServers((server) => {
     await cluster.close();
   });
 
-  const signal = () => AbortSignal.timeout(60_000);
   function buildQuery(index: string, over: Partial<LogQuery> & { readonly layout?: string } = {}): LogQuery {
     const { layout = "auto", ...rest } = over;
     const range = { from: fromMillis(start - 3_600_000), to: fromMillis(start + 3_600_000) };
@@ -65,13 +65,13 @@ onServers((server) => {
   }
   async function read(query: LogQuery): Promise<LogLine[]> {
     const lines: LogLine[] = [];
-    for await (const batch of cluster.store.lines(query, signal())) lines.push(...batch);
+    for await (const batch of cluster.store.lines(query, never)) lines.push(...batch);
     return lines;
   }
   const describeLines = (lines: readonly LogLine[]) =>
     lines.map(({ id, time, severity, message }) => [id.slice(id.indexOf("/") + 1), time, severity, message]);
   const inspect = (index: string, layout = "auto") =>
-    cluster.inspect({ id: "app", index, layout: layout, tenantFilter: undefined }, signal());
+    cluster.inspect({ id: "app", index, layout: layout, tenantFilter: undefined }, never);
 
   describe("pino time in milliseconds", () => {
     const levels = [20, 30, 40, 50] as const;

@@ -148,7 +148,7 @@ beforeAll(async () => {
     const { status } = await fetch(`http://127.0.0.1:${port}/readiness`);
     if (status !== 200) throw new Error(told.err);
   };
-  await vi.waitFor(awaitReady, { timeout: 100_000, interval: 200 });
+  await vi.waitFor(awaitReady, { timeout: 200_000, interval: 200 });
 });
 afterAll(async () => {
   endAll();

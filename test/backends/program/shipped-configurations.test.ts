@@ -64,7 +64,7 @@ beforeAll(async () => {
       expect(readFileSync(logFile, "utf8")).toMatch(/\n$/);
       expect(written.shop).not.toEqual([]);
     },
-    { timeout: 60_000, interval: 100 },
+    { timeout: 200_000, interval: 100 },
   );
   load.child.kill();
   await load.ended;

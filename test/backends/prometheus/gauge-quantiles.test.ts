@@ -56,7 +56,7 @@ describe.each(namedMetricServers())("quantiles of gauges on $name", (named) => {
     ["one series each", { service: "*" }],
     ["several series each", { path: "*" }],
   ])("equal the raw samples in groups of %s", { timeout: 120_000 }, async (_, tags) => {
-    const signal = AbortSignal.timeout(110_000);
+    const signal = new AbortController().signal;
     let values = 0;
     for (const [n, { metric, step, series }] of fleets.entries()) {
       const measure = { of: "samples", combine: "quantile", quantile: n % 2 === 0 ? 0.9 : 0.95 } as const;

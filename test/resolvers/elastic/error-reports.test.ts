@@ -6,6 +6,7 @@ import { buildReportSpan, readReport } from "#src/intake/error-report.ts";
 import { renderReport } from "../../support/error-reports.ts";
 import { testIO } from "../../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../support/scripted-http-source.ts";
+import { never } from "../../support/signals.ts";
 
 const fakes: ScriptedSource[] = [];
 afterEach(async () => {
@@ -37,7 +38,7 @@ async function open(
   const { reports: inspect } = backend.inspections;
   if (store === undefined || inspect === undefined) throw new Error("no report store");
   const target = { site: "shop", index: "reports", layout: "auto" };
-  const deliver = async (count = 2) => store.deliver(target, await spans(count), AbortSignal.timeout(60_000));
+  const deliver = async (count = 2) => store.deliver(target, await spans(count), never);
   const deleteIndex = () => {
     made = false;
   };
@@ -47,7 +48,7 @@ async function open(
     target,
     deliver,
     deleteIndex,
-    inspect: () => inspect(target, AbortSignal.timeout(60_000)),
+    inspect: () => inspect(target, never),
   };
 }
 
@@ -217,7 +218,7 @@ describe("error report store", () => {
   test("refuses to write in another layout", async () => {
     const { store, target } = await open((response) => sendJson(response, items([])));
     const wrong = { ...target, layout: "ecs" };
-    await expect(store.deliver(wrong, await spans(1), AbortSignal.timeout(60_000))).rejects.toMatchObject({
+    await expect(store.deliver(wrong, await spans(1), never)).rejects.toMatchObject({
       failure: "rejected",
     });
   });

@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { testIO } from "../../support/io.ts";
 import { openScriptedSource, sendJson } from "../../support/scripted-http-source.ts";
+import { never } from "../../support/signals.ts";
 
 test("a closed index is told as such, and not created again", async () => {
   const source = await openScriptedSource((response, { method, url = "" }) => {
@@ -13,7 +14,7 @@ test("a closed index is told as such, and not created again", async () => {
   const backend = elastic.create("elk", elastic.parseConfig({ url: source.url }), testIO);
   const created = backend
     .openRollups?.("figures")
-    .create([{ id: "a", site: "shop", made: 0, body: "{}" }], AbortSignal.timeout(30_000));
+    .create([{ id: "a", site: "shop", made: 0, body: "{}" }], never);
   await expect(created).rejects.toThrow("index_closed_exception");
   expect(source.requests.map(({ method }) => method)).not.toContain("PUT");
   await backend.close();

@@ -8,6 +8,7 @@ import { parse } from "#src/log-query/parse.ts";
 import type { LineCountQuery, LogSource } from "#src/store/logs.ts";
 import { testIO } from "../io.ts";
 import { openScriptedSource, type ScriptedSource } from "../scripted-http-source.ts";
+import { never } from "../signals.ts";
 import { createFakeSearch, type FakeIndex } from "./fake-cluster.ts";
 
 export type JsonObject = { readonly [key: string]: unknown };
@@ -75,7 +76,6 @@ export async function openIndices(indices: Readonly<Record<string, FakeIndex>>) 
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, timeout: "60s" }), testIO);
   opened.push(fake, backend);
   const source = { id: "app", index: "logs-*", layout: "auto", tenantFilter: undefined };
-  const signal = () => AbortSignal.timeout(60_000);
   return {
     fake,
     hold(indices: Readonly<Record<string, FakeIndex>>) {
@@ -90,16 +90,16 @@ export async function openIndices(indices: Readonly<Record<string, FakeIndex>>) 
       const sources = [{ ...source, ...over }] as const;
       const query = { sources, range, filter: parse(text), order: "asc", ...limits } as const;
       const lines: LogLine[] = [];
-      for await (const batch of backend.stores.logs?.lines(query, signal()) ?? []) lines.push(...batch);
+      for await (const batch of backend.stores.logs?.lines(query, never) ?? []) lines.push(...batch);
       return lines;
     },
     /** What the index counts of the lines by hours, and by what `over` says. */
     count: async (over: Partial<LineCountQuery> = {}) =>
-      backend.stores.logs?.count?.({ source, range, filter: parse(""), step: 3_600_000, ...over }, signal()),
+      backend.stores.logs?.count?.({ source, range, filter: parse(""), step: 3_600_000, ...over }, never),
     /** What `init` would propose of the indices. */
-    survey: async (patterns: readonly string[] = ["logs-*"]) => backend.survey?.(patterns, signal()),
+    survey: async (patterns: readonly string[] = ["logs-*"]) => backend.survey?.(patterns, never),
     async report(over: Partial<LogSource> = {}) {
-      const report = await backend.inspections.logs?.({ ...source, ...over }, signal());
+      const report = await backend.inspections.logs?.({ ...source, ...over }, never);
       if (report === undefined) throw new Error("no inspection of logs");
       return { ...report, guesses: report.limitations.filter((text) => text.includes("no known layout")) };
     },

@@ -84,9 +84,7 @@ describe("rollers", () => {
     const site = openBusySite();
     await expect(site.ask(10)).rejects.toMatchObject({ slug: "result_too_large" });
     start(site, site.inner);
-    await vi.waitFor(async () => expect((await site.ask(0)).downstream).toMatchObject([{ count: 30 }]), {
-      timeout: 20_000,
-    });
+    await expect.poll(async () => (await site.ask(0)).downstream).toMatchObject([{ count: 30 }]);
   });
 
   test.each([
@@ -120,9 +118,7 @@ describe("rollers", () => {
     const created = vi.spyOn(site.inner, "create");
     const { record } = start(site, site.inner, { limits, now: () => at(rolledAt + passed) });
     const expectCalls = (count: number) =>
-      vi.waitFor(async () => expect((await site.ask(0)).downstream).toMatchObject([{ count }]), {
-        timeout: 20_000,
-      });
+      expect.poll(async () => (await site.ask(0)).downstream).toMatchObject([{ count }]);
     /** Until two rounds have made nothing. */
     const waitUntilIdle = async (): Promise<void> => {
       const countSteps = () => {
@@ -130,21 +126,17 @@ describe("rollers", () => {
         record.mockClear();
       };
       countSteps();
-      await vi.waitFor(
-        () => {
-          if (created.mock.calls.length > 0) countSteps();
-          expect(record.mock.calls.length).toBeGreaterThan(2 * site.targets.length);
-        },
-        { timeout: 20_000 },
-      );
+      const countIdleSteps = () => {
+        if (created.mock.calls.length > 0) countSteps();
+        return record.mock.calls.length;
+      };
+      await expect.poll(countIdleSteps).toBeGreaterThan(2 * site.targets.length);
     };
     await expectCalls(30);
     await waitUntilIdle();
     site.spans.remove(0);
     record.mockClear();
-    await vi.waitFor(() => expect(record.mock.calls.length).toBeGreaterThan(2 * site.targets.length), {
-      timeout: 20_000,
-    });
+    await expect.poll(() => record.mock.calls.length).toBeGreaterThan(2 * site.targets.length);
     expect(created).not.toHaveBeenCalled();
     passed = 3 * minute;
     await expectCalls(29);
@@ -178,14 +170,14 @@ describe("rollers", () => {
       limits: { segmentSpans: 4, behindPause: 0 },
       pauses: { idle: 0, leased: 0, failed: 0, longestFailed: 0, sweep: day },
     });
-    await vi.waitFor(() => expect(isRead).toContain(true), { timeout: 20_000, interval: 1 });
+    await expect.poll(() => isRead).toContain(true);
     expect(isRead.indexOf(true)).toBeLessThan(150);
     // What was set aside is made when the index has been quiet.
     const stored = async () => {
       const [document] = await site.inner.read([formatManifestId(target.group)], signal);
       return parseManifest(target.group, document?.body ?? "")?.segments ?? [];
     };
-    await vi.waitFor(async () => expect(covers(await stored(), 0, length)).toBe(true), { timeout: 20_000 });
+    await expect.poll(async () => covers(await stored(), 0, length)).toBe(true);
     await expectAnswersOfReading(site, [0, length - 1e-6], { ofActions: 0, withNpo: 0, ofRevisions: 0 });
   });
 
@@ -215,9 +207,7 @@ describe("rollers", () => {
       const site = openBusySite();
       const { record } = start(site, site.inner);
       const expectFigures = () =>
-        vi.waitFor(async () => expect((await site.ask(0)).downstream).toMatchObject([{ count: 30 }]), {
-          timeout: 20_000,
-        });
+        expect.poll(async () => (await site.ask(0)).downstream).toMatchObject([{ count: 30 }]);
       await expectFigures();
       const ids: string[] = [];
       for await (const batch of site.inner.list(signal)) ids.push(...batch.map(({ id }) => id));
@@ -230,9 +220,7 @@ describe("rollers", () => {
         );
       // The roller, which has looked through all at its start, does not see it by itself.
       record.mockClear();
-      await vi.waitFor(() => expect(record.mock.calls.length).toBeGreaterThan(3 * site.targets.length), {
-        timeout: 20_000,
-      });
+      await expect.poll(() => record.mock.calls.length).toBeGreaterThan(3 * site.targets.length);
       await expect(site.ask(1)).rejects.toBeInstanceOf(FiguresUnfinished);
       await expectFigures();
     },
@@ -269,9 +257,7 @@ describe("rollers", () => {
     const pauses = { idle: 5, leased: 5, failed: 1, longestFailed: 10, sweep: 0 };
     start(site, { ...site.inner }, { pauses });
     const expectFigures = () =>
-      vi.waitFor(async () => expect((await site.ask(0)).downstream).toMatchObject([{ count: 30 }]), {
-        timeout: 20_000,
-      });
+      expect.poll(async () => (await site.ask(0)).downstream).toMatchObject([{ count: 30 }]);
     await expectFigures();
     start(site, site.inner, { pauses });
     await damageSegments(site.inner);
@@ -283,16 +269,14 @@ describe("rollers", () => {
     const site = openBusySite();
     const pauses = { idle: 5, leased: 5, failed: 1, longestFailed: 10, sweep: hour };
     start(site, { ...site.inner }, { pauses });
-    await vi.waitFor(async () => expect((await site.ask(0)).downstream).toMatchObject([{ count: 30 }]), {
-      timeout: 20_000,
-    });
+    await expect.poll(async () => (await site.ask(0)).downstream).toMatchObject([{ count: 30 }]);
     await damageSegments(site.inner);
     await expect(site.ask(1)).rejects.toBeInstanceOf(FiguresUnfinished);
     const remove = vi.spyOn(site.inner, "remove");
     remove.mockRejectedValueOnce(new BackendError("figures", "unreachable", "no answer"));
     // The lease is another one's.
     start(site, site.inner, { pauses });
-    await vi.waitFor(() => expect(remove).toHaveBeenCalledTimes(2), { timeout: 20_000 });
+    await expect.poll(() => remove).toHaveBeenCalledTimes(2);
     expect(remove.mock.calls[1]?.[0]).toEqual(remove.mock.calls[0]?.[0]);
     expect(remove.mock.calls[0]?.[0]).not.toEqual([]);
   });
@@ -318,13 +302,13 @@ describe("rollers", () => {
   test("work one at a time, and the next one when the first has ended", async () => {
     const site = openBusySite();
     const first = start(site, site.inner);
-    await vi.waitFor(() => expect(first.record).toHaveBeenCalled(), { timeout: 20_000 });
+    await expect.poll(() => first.record).toHaveBeenCalled();
     const second = start(site, site.inner);
     await new Promise((resolve) => setTimeout(resolve, 100));
     expect(second.record).not.toHaveBeenCalled();
     first.stop.abort();
     await first.ended;
-    await vi.waitFor(() => expect(second.record).toHaveBeenCalled(), { timeout: 20_000 });
+    await expect.poll(() => second.record).toHaveBeenCalled();
   });
 
   test("announce nothing that they cannot make: without it a request is refused at once", async () => {
@@ -337,12 +321,13 @@ describe("rollers", () => {
       })),
     };
     const { log } = start(cannotTell, site.inner);
-    await vi.waitFor(() => expect(log).toHaveBeenCalledTimes(site.targets.length), { timeout: 20_000 });
-    await vi.waitFor(async () => {
+    await expect.poll(() => log).toHaveBeenCalledTimes(site.targets.length);
+    const listManifests = async () => {
       const documents = [];
       for await (const some of site.inner.list(signal)) documents.push(...some);
-      expect(documents.filter(({ id }) => id.startsWith("manifest-"))).toEqual([]);
-    });
+      return documents.filter(({ id }) => id.startsWith("manifest-"));
+    };
+    await expect.poll(listManifests).toEqual([]);
     await expect(site.ask(10)).rejects.toMatchObject({ slug: "result_too_large" });
   });
 
@@ -379,10 +364,7 @@ describe("rollers", () => {
     const { record } = start(site, slow, { rate: 0.2 });
     // Each of them has its share of the time of a step.
     const recorded = 2 * site.targets.length;
-    await vi.waitFor(() => expect(record.mock.calls.length).toBeGreaterThan(recorded), {
-      timeout: 20_000,
-      interval: 5,
-    });
+    await expect.poll(() => record.mock.calls.length, { interval: 5 }).toBeGreaterThan(recorded);
     const worked = record.mock.calls.slice(0, recorded).reduce((sum, [{ took }]) => sum + took, 0);
     expect((performance.now() - before) / worked).toBeGreaterThan(4);
   });
@@ -390,7 +372,7 @@ describe("rollers", () => {
   test("rest longer than a timer can last where their rate says so", async () => {
     const site = openBusySite();
     const { record } = start(site, site.inner, { rate: 1e-12 });
-    await vi.waitFor(() => expect(record).toHaveBeenCalled(), { timeout: 20_000 });
+    await expect.poll(() => record).toHaveBeenCalled();
     const first = record.mock.calls.length;
     await new Promise((resolve) => setTimeout(resolve, 100));
     expect(record).toHaveBeenCalledTimes(first);
@@ -409,10 +391,10 @@ describe("rollers", () => {
       },
     };
     const { log, record } = start(site, site.inner, { targets: [{ ...target, reader, retention: length }] });
-    await vi.waitFor(() => expect(log.mock.calls.length).toBeGreaterThan(2), { timeout: 20_000 });
+    await expect.poll(() => log.mock.calls.length).toBeGreaterThan(2);
     expect(record).not.toHaveBeenCalled();
     isDown = false;
-    await vi.waitFor(() => expect(record).toHaveBeenCalled(), { timeout: 20_000 });
+    await expect.poll(() => record).toHaveBeenCalled();
   });
 
   test.each([
@@ -433,14 +415,12 @@ describe("rollers", () => {
     const { log, record } = start(site, site.inner, { targets });
     const alone = targets.filter(({ sources }) => sources.length === 1);
     expect(alone.length).toBeGreaterThan(2);
-    await vi.waitFor(
-      () => {
-        const made = record.mock.calls.filter(([{ manifest }]) => manifest.segments.length > 0);
-        expect(new Set(made.map(([{ kind }]) => kind))).toEqual(new Set(alone.map(({ kind }) => kind)));
-        expect(log).toHaveBeenCalled();
-      },
-      { timeout: 20_000 },
-    );
+    const listMadeKinds = () => {
+      const made = record.mock.calls.filter(([{ manifest }]) => manifest.segments.length > 0);
+      return new Set(made.map(([{ kind }]) => kind));
+    };
+    await expect.poll(listMadeKinds).toEqual(new Set(alone.map(({ kind }) => kind)));
+    await expect.poll(() => log).toHaveBeenCalled();
     const isOfTogether = ({ message }: LogEvent) => message.includes("could not be made together");
     const named = log.mock.calls.map(([event]) => event).filter((event) => !isOfTogether(event));
     expect(new Set(named.map(({ kind }) => kind))).toEqual(new Set(["site_edges", "action_edges"]));
@@ -459,7 +439,7 @@ describe("rollers", () => {
     const limited = { ...reader, openSnapshot };
     const targets = site.targets.map((target) => ({ ...target, reader: limited, retention: length }));
     const { log, record } = start(site, site.inner, { targets });
-    await vi.waitFor(() => expect(record).toHaveBeenCalled(), { timeout: 20_000 });
+    await expect.poll(() => record).toHaveBeenCalled();
     expect(failures).toBe(1);
     expect(log.mock.calls).toEqual([
       [expect.objectContaining({ level: "warn", backend: "es", err: failure })],

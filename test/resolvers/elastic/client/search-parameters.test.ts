@@ -13,7 +13,7 @@ async function listSentQueries(version: object, product: string): Promise<readon
   });
   const settings = { ...guardDefaults, timeout: 10_000, headers: {}, maxResponseBytes: 1_000_000, view: "" };
   const client = createElasticClient("elk", { ...settings, nodes: [fake.url] }, testIO);
-  const signal = AbortSignal.timeout(10_000);
+  const signal = new AbortController().signal;
   const query = { own: "1" };
   const post = (path: string, body: object) =>
     client.send({ method: "POST", path, query, body: JSON.stringify(body) }, signal);

@@ -223,7 +223,7 @@ describe("request recorder", () => {
   test("records the requests without credentials, and the documents kept", async () => {
     const { fake, backend } = await open();
     const { recorder, sent, read } = createLedger();
-    const signal = AbortSignal.timeout(60_000);
+    const signal = new AbortController().signal;
     const rows = await runWithRecorder(recorder, () => drain(backend.stores.logs?.lines(ask("k=a"), signal)));
     await backend.close();
     expect(rows).toBe(1);
@@ -240,7 +240,7 @@ describe("request recorder", () => {
   test("records nothing of concurrent requests", async () => {
     const { backend } = await open();
     const { recorder, sent, read } = createLedger();
-    const signal = AbortSignal.timeout(60_000);
+    const signal = new AbortController().signal;
     const other = () =>
       drain(backend.stores.logs?.lines(ask("k=b", "service=theirs"), signal)).catch(() => 0);
     await Promise.all([
@@ -257,7 +257,7 @@ describe("request recorder", () => {
   test("records a queued request for its own caller", async () => {
     const guard = createGuard("elk", { ...guardDefaults, concurrent: 1 }, testIO);
     const [first, second] = [createLedger(), createLedger()];
-    const signal = AbortSignal.timeout(60_000);
+    const signal = new AbortController().signal;
     const run = (path: string) =>
       guard.run(
         true,
@@ -278,9 +278,7 @@ describe("request recorder", () => {
     fake = await openScriptedSource((response) => sendJson(response, {}, 503));
     const { recorder, sent } = createLedger();
     const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
-    await expect(runWithRecorder(recorder, () => backend.probe(AbortSignal.timeout(60_000)))).rejects.toThrow(
-      "503",
-    );
+    await expect(runWithRecorder(recorder, () => backend.probe(never))).rejects.toThrow("503");
     await backend.close();
     expect(sent.map(({ path, outcome }) => [path, outcome])).toEqual([
       ["/", "overloaded"],

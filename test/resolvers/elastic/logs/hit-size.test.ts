@@ -5,6 +5,7 @@ import { parse } from "#src/log-query/parse.ts";
 import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
+import { never } from "../../../support/signals.ts";
 
 const mappings = { properties: { "@timestamp": { type: "date" }, message: { type: "text" } } };
 const lineBytes = 300_000;
@@ -36,8 +37,7 @@ async function open(readTime: (n: number) => number) {
         tieLimit: 10_000,
       } as const;
       const ids = new Set<string>();
-      for await (const batch of cluster.store.lines(query, AbortSignal.timeout(60_000)))
-        for (const { id } of batch) ids.add(id);
+      for await (const batch of cluster.store.lines(query, never)) for (const { id } of batch) ids.add(id);
       const own = fake.requests.slice(asked);
       asked = fake.requests.length;
       const searches = own.filter(({ method, path }) => method === "POST" && path.includes("_search"));

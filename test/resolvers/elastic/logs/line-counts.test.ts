@@ -7,6 +7,7 @@ import type { LineCountQuery } from "#src/store/logs.ts";
 import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
+import { never } from "../../../support/signals.ts";
 
 const start = Date.UTC(2026, 0, 15, 10);
 const minute = 60_000;
@@ -83,7 +84,7 @@ async function openStore({
         step: minute,
         ...over,
       },
-      AbortSignal.timeout(10_000),
+      never,
     );
   return { count, sent };
 }

@@ -7,6 +7,7 @@ import { parse } from "#src/log-query/parse.ts";
 import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
+import { never } from "../../../support/signals.ts";
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -74,7 +75,7 @@ async function readLines(
     documentLimit: 10,
     tieLimit: 10,
   } as const;
-  for await (const batch of cluster.store.lines(query, AbortSignal.timeout(10_000))) lines.push(...batch);
+  for await (const batch of cluster.store.lines(query, never)) lines.push(...batch);
   return lines.map(({ message }) => message);
 }
 

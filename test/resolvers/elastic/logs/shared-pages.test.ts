@@ -10,6 +10,7 @@ import type { LogSource } from "#src/store/logs.ts";
 import { testIO } from "../../../support/io.ts";
 import { sampleRuns } from "../../../support/law-runs.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
+import { never } from "../../../support/signals.ts";
 
 const search = z.object({
   size: z.number(),
@@ -88,7 +89,7 @@ async function readPage(
   };
   const read: string[] = [];
   try {
-    for await (const batch of backend.stores.logs?.lines(query, AbortSignal.timeout(60_000)) ?? []) {
+    for await (const batch of backend.stores.logs?.lines(query, never) ?? []) {
       read.push(...batch.map(({ id, source_id }) => `${source_id} ${id}`));
       if (read.length >= most) break;
     }

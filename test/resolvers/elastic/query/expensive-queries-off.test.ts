@@ -7,6 +7,7 @@ import type { LogQuery, LogSource } from "#src/store/logs.ts";
 import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
 import { testIO } from "../../../support/io.ts";
 import { openScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
+import { never } from "../../../support/signals.ts";
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -54,12 +55,12 @@ async function serve(words: string) {
     refused: () => refused,
     async read(text: string, source: Partial<LogSource> = {}) {
       const messages: (string | undefined)[] = [];
-      for await (const batch of logs.lines(buildQuery(text, source), AbortSignal.timeout(30_000)))
+      for await (const batch of logs.lines(buildQuery(text, source), never))
         messages.push(...batch.map(({ message }) => message));
       return messages;
     },
     fits: (text: string, source: Partial<LogSource> = {}) =>
-      logs.isWithinLimits?.(buildQuery(text, source), AbortSignal.timeout(30_000)),
+      logs.isWithinLimits?.(buildQuery(text, source), never),
   };
 }
 

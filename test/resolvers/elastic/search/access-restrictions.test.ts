@@ -9,6 +9,7 @@ import type { Backend } from "#src/store/backend.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { testIO } from "../../../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
+import { never } from "../../../support/signals.ts";
 
 const denied = (action: string) => {
   const reason = `no permissions for [${action}] and User [name=reader, backend_roles=[], requestedTenant=null]`;
@@ -108,17 +109,13 @@ async function readLines(
     filter: parse(text),
     ...({ order: "asc", expectedLines: 10, documentLimit: 1_000, tieLimit: 1_000 } as const),
   };
-  for await (const batch of logs?.lines(query, AbortSignal.timeout(30_000)) ?? [])
-    ids.push(...batch.map(({ id }) => id));
+  for await (const batch of logs?.lines(query, never) ?? []) ids.push(...batch.map(({ id }) => id));
   return ids;
 }
 
 const inspect = async (answers: Answers, settings?: object) => {
   const { inspections } = await open(answers, settings);
-  return inspections.logs?.(
-    { id: "app", index: "app-1", layout: "ecs", tenantFilter: undefined },
-    AbortSignal.timeout(30_000),
-  );
+  return inspections.logs?.({ id: "app", index: "app-1", layout: "ecs", tenantFilter: undefined }, never);
 };
 
 describe("refused credentials", () => {
@@ -130,10 +127,7 @@ describe("refused credentials", () => {
     backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
     const sources = [buildSpanSource("shop", { index: "app-*", layout: "otel" })] as const;
     const of = { by: "trace", traceIds: ["a".repeat(32)], select: "all" } as const;
-    const found = backend.stores.traces?.find(
-      { sources, of, budget: createBudget(9) },
-      AbortSignal.timeout(9_000),
-    );
+    const found = backend.stores.traces?.find({ sources, of, budget: createBudget(9) }, never);
     await expect(found?.[Symbol.asyncIterator]().next()).rejects.toMatchObject({
       failure: "denied",
       status: 401,
@@ -218,7 +212,7 @@ describe("a tenant filter", () => {
   ])("that cannot be compiled for %s has no document looked at", async (_, mapping, problem) => {
     const { inspections } = await open({ mapping, resolve: onlyIndex });
     const source = { id: "app", index: "app-1", layout: "auto", tenantFilter: "tenant=a" };
-    const report = await inspections.logs?.(source, AbortSignal.timeout(30_000));
+    const report = await inspections.logs?.(source, never);
     expect(report?.problems.join()).toContain(problem);
     expect(listSearches()).toEqual([]);
   });
@@ -350,8 +344,7 @@ describe("masked field", () => {
       const of = { by: "trace", traceIds: ["a".repeat(32)], select: "all" } as const;
       let count = 0;
       const lookup = { sources, of, budget: createBudget(100) };
-      for await (const batch of traces?.find(lookup, AbortSignal.timeout(30_000)) ?? [])
-        count += batch.length;
+      for await (const batch of traces?.find(lookup, never) ?? []) count += batch.length;
       await backend?.close();
       await fake?.close();
       return count;
@@ -435,7 +428,7 @@ describe("hidden data", () => {
     backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, auth }), testIO);
     const report = await backend.inspections.logs?.(
       { id: "app", index: "app-1", layout: "ecs", tenantFilter: undefined },
-      AbortSignal.timeout(30_000),
+      never,
     );
     expect(report?.limitations.filter((one) => one.includes("security"))).toEqual([
       "app-*: security hides fields from this user",

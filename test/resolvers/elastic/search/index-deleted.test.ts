@@ -7,6 +7,7 @@ import { parse } from "#src/log-query/parse.ts";
 import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
+import { never } from "../../../support/signals.ts";
 
 const held = (from: number) => ({
   mappings: { properties: { "@timestamp": { type: "date" }, message: { type: "text" } } },
@@ -42,7 +43,7 @@ describe("log store", () => {
             documentLimit: 100_000,
             tieLimit: 10_000,
           },
-          AbortSignal.timeout(30_000),
+          never,
         );
       try {
         const reading = read(2_000_000_000)[Symbol.asyncIterator]();

@@ -11,14 +11,13 @@ import { buildMapping, createFakeIndex } from "../../../support/elastic/layout-h
 import { otel } from "../../../support/elastic/span-shippers/otel.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
+import { never } from "../../../support/signals.ts";
 import { createSpan, range as spanRange } from "../../../tracing/span-builder.ts";
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
   for (const one of opened.splice(0).reverse()) await one.close();
 });
-
-const signal = () => AbortSignal.timeout(60_000);
 
 async function openNarrow(window: number, indices: Readonly<Record<string, FakeIndex>>) {
   const settings = { max_result_window: String(window) };
@@ -57,10 +56,10 @@ describe.each([50, 7])("with a result window of %d", (window) => {
     const limits = { expectedLines, documentLimit: 1_000_000, tieLimit: 1_000_000 };
     const query: LogQuery = { sources: [source], range, filter: parse(""), order: "asc", ...limits };
     const ids: string[] = [];
-    for await (const batch of store.lines(query, signal())) ids.push(...batch.map(({ id }) => id));
+    for await (const batch of store.lines(query, never)) ids.push(...batch.map(({ id }) => id));
     expect(ids).toHaveLength(1_800);
     expect(new Set(ids).size).toBe(1_800);
-    expect(await store.isWithinLimits?.({ ...query, documentLimit: 2_400 }, signal())).toBe(true);
+    expect(await store.isWithinLimits?.({ ...query, documentLimit: 2_400 }, never)).toBe(true);
   });
 });
 
@@ -89,19 +88,19 @@ test("reads spans in pages of the result window", async () => {
     budget: createBudget(100_000),
   } as const;
   const found: string[] = [];
-  for await (const batch of traces.scan(scan, signal())) found.push(...batch.map(({ span_id }) => span_id));
+  for await (const batch of traces.scan(scan, never)) found.push(...batch.map(({ span_id }) => span_id));
   expect(new Set(found).size).toBe(300);
-  const { limitations } = await inspectTraces(spanSource, signal());
+  const { limitations } = await inspectTraces(spanSource, never);
   expect(limitations.join()).toContain("index.max_result_window is 50");
 });
 
 test("check names the indices whose result window is below what reading needs", async () => {
   const { inspect } = await openNarrow(1_000, lines);
-  const { limitations, problems } = await inspect(source, signal());
+  const { limitations, problems } = await inspect(source, never);
   expect(problems).toEqual([]);
   expect(limitations).toContain(
     "3 indices (logs-0, logs-1 and 1 more): index.max_result_window is 1000, so all indices of the pattern are read 1000 at a time; 1024 is enough",
   );
   const wide = await openNarrow(1_024, lines);
-  expect((await wide.inspect(source, signal())).limitations.join()).not.toContain("max_result_window");
+  expect((await wide.inspect(source, never)).limitations.join()).not.toContain("max_result_window");
 });

@@ -18,6 +18,7 @@ import {
   type ScriptedSource,
   sendJson,
 } from "../../../support/scripted-http-source.ts";
+import { never } from "../../../support/signals.ts";
 
 const [[name = "", definition] = []] = Object.entries(jaeger.indices("x"));
 const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
@@ -80,7 +81,7 @@ function read(url: string, over: Partial<SpanSource> = {}, limit = 10_000): Prom
     const spans: Span[] = [];
     const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
     const query = { sources: [source(over)], range, select: "all", budget: createBudget(limit) } as const;
-    for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) spans.push(...batch);
+    for await (const batch of store.scan(query, never)) spans.push(...batch);
     return spans;
   });
 }
@@ -94,7 +95,7 @@ function readSlowEvents(url: string) {
     excludedAttributes: [],
     limit: 10,
   };
-  return using(url, (store) => store.slowEvents(query, AbortSignal.timeout(60_000)));
+  return using(url, (store) => store.slowEvents(query, never));
 }
 
 describe("span documents of a failing backend", () => {
@@ -206,7 +207,7 @@ describe("span documents of a failing backend", () => {
       slug: "not_supported_by_backend",
       message: expect.stringContaining(`as ${shown} does`),
     });
-    const report = await using(url, async (_, { traces }) => traces?.(source(), AbortSignal.timeout(60_000)));
+    const report = await using(url, async (_, { traces }) => traces?.(source(), never));
     expect(report?.problems).toContainEqual(expect.stringContaining(`as ${shown} does`));
   });
 
@@ -302,7 +303,7 @@ test("reads documents in smaller pages when one page exceeds the answer limit", 
   try {
     const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
     const query = { sources: [source()], range, select: "all", budget: createBudget(120) } as const;
-    const found = backend.stores.traces?.scan(query, AbortSignal.timeout(60_000)) ?? [];
+    const found = backend.stores.traces?.scan(query, never) ?? [];
     const ids: number[] = [];
     for await (const batch of found) ids.push(...batch.map(({ span_id }) => Number.parseInt(span_id, 16)));
     expect(ids).toEqual(spans.map((_, n) => n + 1));
@@ -359,7 +360,7 @@ test("searches separate events only when the caller needs events", async () => {
         withoutEvents,
         budget: createBudget(100),
       } as const;
-      for await (const _ of store.scan(query, AbortSignal.timeout(60_000)));
+      for await (const _ of store.scan(query, never));
       const searches = (fake?.requests ?? []).slice(before).filter(({ body }) => body.includes("event_name"));
       expect(searches.length > 0).toBe(!withoutEvents);
     }
@@ -386,7 +387,7 @@ describe("index hints", () => {
       const shared = { sources: [source(), source({ index: "y-*" })] as const, budget: createBudget(100) };
       const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
       const scan = { ...shared, range, select: "entries", by: "time", order: "asc", nth: 3 } as const;
-      const signal = AbortSignal.timeout(60_000);
+      const signal = new AbortController().signal;
       const hints = [
         store.findTraceIdsWithExceptions?.({ ...shared, errors: undefined }, signal),
         store.findSplitPoint?.(scan, signal),
@@ -432,7 +433,7 @@ test("a split point is unknown where one of the indices cannot sort by the time"
       const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
       const shared = { sources: [source()] as const, budget: createBudget(100), range };
       const query = { ...shared, select: "entries", by: "time", order: "asc", nth: 1 } as const;
-      return Promise.resolve(store.findSplitPoint?.(query, AbortSignal.timeout(60_000)));
+      return Promise.resolve(store.findSplitPoint?.(query, never));
     });
   };
   expect(await find(mappings)).toBe(1_000_000n);
@@ -477,7 +478,7 @@ test("every search carries the tenant filter and refuses partial results", async
 async function readFirstBatch(store: SpanStore): Promise<void> {
   const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
   const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
-  for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) {
+  for await (const batch of store.scan(query, never)) {
     expect(batch.length).toBeGreaterThan(0);
     break;
   }
@@ -511,7 +512,7 @@ test("reports a failed scroll page when the caller asks for it, not while it is 
     const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
     let spans = 0;
     const reading = async () => {
-      for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) {
+      for await (const batch of store.scan(query, never)) {
         spans += batch.length;
         await new Promise((resolve) => setTimeout(resolve, 50));
       }
@@ -569,7 +570,7 @@ traces:
       const range = { from: fromMillis(0), to: fromMillis(1_000) };
       const sources = [source({ layout: "mine.yaml" })] as const;
       const query = { sources, range, select: "all", budget: createBudget(10) } as const;
-      for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) spans.push(...batch);
+      for await (const batch of store.scan(query, never)) spans.push(...batch);
       return spans;
     };
     return using(url, ask, { logs: new Map(), traces: new Map([["mine.yaml", parseSpanLayout(text)]]) });

@@ -22,7 +22,7 @@ async function open(indices: Readonly<Record<string, FakeIndex>>) {
   const fake = await openScriptedSource((...exchange) => search.reply(...exchange));
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, timeout: "60s" }), testIO);
   opened.push(fake, backend);
-  const signal = AbortSignal.timeout(60_000);
+  const signal = new AbortController().signal;
   const limitations = async (index: string, over: { readonly where?: string } = {}) => {
     const report = await backend.inspections.traces?.(
       buildSpanSource("shop", { index, layout: "auto", ...over }),

@@ -8,6 +8,7 @@ import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { otel } from "../../../support/elastic/span-shippers/otel.ts";
 import { testIO } from "../../../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
+import { never } from "../../../support/signals.ts";
 
 const mappings = Object.fromEntries(
   Object.entries(otel.indices("x"))
@@ -75,7 +76,7 @@ async function tallyOver(
     const select = by === "request" ? "entries" : "children";
     const query = { sources, range, select, by, budget: createBudget(100_000) } as const;
     const counts: number[] = [];
-    for await (const batch of backend.stores.traces?.tally?.(query, AbortSignal.timeout(10_000)) ?? [])
+    for await (const batch of backend.stores.traces?.tally?.(query, never) ?? [])
       counts.push(...batch.map(({ spans }) => spans));
     return counts;
   } finally {

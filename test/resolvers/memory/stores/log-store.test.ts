@@ -4,6 +4,7 @@ import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { countTurns } from "../../../support/event-loop-turns.ts";
+import { never } from "../../../support/signals.ts";
 
 /** The lines that are found, and the turns of the event loop that passed meanwhile. */
 async function findLines(messages: readonly string[], query: string) {
@@ -25,7 +26,7 @@ async function findLines(messages: readonly string[], query: string) {
         documentLimit: 10_000,
         tieLimit: 10_000,
       },
-      AbortSignal.timeout(60_000),
+      never,
     );
     for await (const lines of all) found.push(...lines.map(({ id }) => id));
   });

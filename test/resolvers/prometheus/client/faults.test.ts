@@ -14,6 +14,7 @@ import {
   type ScriptedAnswers,
 } from "../../../support/prometheus/scripted-server.ts";
 import { sendJson } from "../../../support/scripted-http-source.ts";
+import { never } from "../../../support/signals.ts";
 
 const { buckets } = buildSeriesQuery();
 const toSeconds = (bucket: number) => (buckets.start + (bucket + 1) * buckets.step) / 1_000;
@@ -45,7 +46,7 @@ async function serve(knowledge: ScriptedAnswers, settings: object = {}): Promise
   backend = fake.open(settings);
   return fake;
 }
-async function readSeries(over: Partial<SeriesQuery> = {}, signal = AbortSignal.timeout(60_000)) {
+async function readSeries(over: Partial<SeriesQuery> = {}, signal = never) {
   return backend?.stores.metrics?.series(buildSeriesQuery(over), signal);
 }
 /** Scripts the answer of the main query; the count before it finds nothing. */
@@ -311,7 +312,7 @@ test("sends path prefix, credentials, headers and no-store with every request", 
     headers: { "X-Scope-OrgID": "acme" },
   });
   await readSeries();
-  await backend.stores.metrics?.names({ site: "a" }, AbortSignal.timeout(60_000));
+  await backend.stores.metrics?.names({ site: "a" }, never);
   expect(new Set(seen)).toEqual(new Set([`Basic ${btoa("u:p:w")} acme no-store true`]));
   expect(seen.length).toBeGreaterThan(4);
 });
@@ -356,7 +357,7 @@ test("fails if servers with different range edges alternate behind one address",
 
 test("queues 400 concurrent queries without an overload error", async () => {
   await serve(answerMainQuery((r) => sendJson(r, whole)));
-  const signal = AbortSignal.timeout(20_000);
+  const signal = new AbortController().signal;
   const answers = await Promise.all(Array.from({ length: 400 }, () => readSeries({}, signal)));
   expect(new Set(answers.map((series) => series?.length))).toEqual(new Set([1]));
 });

@@ -9,7 +9,7 @@ import { testIO } from "../../../support/io.ts";
 import { openFakeServer } from "../../../support/prometheus/fake-thanos.ts";
 import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 
-const signal = AbortSignal.timeout(60_000);
+const signal = new AbortController().signal;
 const minute = 60_000;
 const base = Date.UTC(2026, 0, 15, 10);
 const times = Array.from({ length: 44 }, (_, n) => base - minute + n * 15_000 + 200);

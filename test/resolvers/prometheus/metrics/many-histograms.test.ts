@@ -24,7 +24,7 @@ function writeHistograms(start: number) {
 }
 
 const measure: Measure = { of: "observations", combine: "quantile", quantile: 0.9 };
-const signal = AbortSignal.timeout(60_000);
+const signal = new AbortController().signal;
 
 test.each([
   ["of each host", { host: "*" }, hostCount],

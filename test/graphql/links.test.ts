@@ -48,7 +48,7 @@ async function ask(query: string) {
   return data as Record<string, unknown>;
 }
 
-describe("log line → trace → spans, log lines → pod", { timeout: 30_000 }, () => {
+describe("log line → trace → spans, log lines → pod", () => {
   test("each level is one request to each source, and rows are those of the routes", async () => {
     const data = await ask(`{
       logs_lines(${page}, query: "trace_id:a") {
@@ -109,7 +109,7 @@ describe("log line → trace → spans, log lines → pod", { timeout: 30_000 },
   });
 });
 
-test("site → actions → their requests: one listing for all actions", { timeout: 30_000 }, async () => {
+test("site → actions → their requests: one listing for all actions", async () => {
   const data = await ask(`{
     site(id: "demo-shop") {
       sources metric_names
@@ -394,7 +394,7 @@ test("wrong arguments of a link are refused as those of a route are, and the row
   expect(errors).toHaveLength(20);
 });
 
-test("a site without the other part has no link into it", { timeout: 30_000 }, async () => {
+test("a site without the other part has no link into it", async () => {
   const bare = await createDemo({
     site: ({ kubernetes, traces, reports, ...site }) => site,
   });

@@ -141,7 +141,7 @@ async function askBoth(name: string, input: Readonly<Record<string, unknown>>) {
   return { rest, graphql };
 }
 
-describe("GraphQL answers what REST answers", { timeout: 60_000 }, () => {
+describe("GraphQL answers what REST answers", () => {
   test.each(described.operations.map(({ endpoint }) => endpoint.name))("%s", async (name) => {
     const operation = described.operations.find(({ endpoint }) => endpoint.name === name);
     let answered = 0;

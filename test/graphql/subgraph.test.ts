@@ -170,7 +170,7 @@ describe("the schema", () => {
   });
 });
 
-describe("objects by their keys", { timeout: 30_000 }, () => {
+describe("objects by their keys", () => {
   test("are those of the routes, at their place", async () => {
     const { entities, errors } = await findEntities(known);
     expect(errors).toBeUndefined();

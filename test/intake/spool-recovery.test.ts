@@ -337,7 +337,7 @@ test("leaves what is no file of a disk as it is", () => {
   expect(() => openOrReplaceSpool("/dev/null", limit, at)).toThrow("not a regular file");
 });
 
-test("leaves a spool that another program has locked as it is", { timeout: 20_000 }, () => {
+test("leaves a spool that another program has locked as it is", () => {
   fillSpool(3);
   const other = new DatabaseSync(path);
   other.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");

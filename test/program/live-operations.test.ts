@@ -146,7 +146,7 @@ limits: { rate: 100000 }
   // Both secrets are valid for a while, as in a rotation without downtime.
   valid = ["Bearer first", "Bearer second"];
   await turn("second");
-  await expect.poll(() => seen.has("Bearer second"), { timeout: 10_000 }).toBe(true);
+  await expect.poll(() => seen.has("Bearer second")).toBe(true);
   await expect.poll(() => told.err).toContain('"reloaded"');
   valid = ["Bearer second"];
   const before = answered;
@@ -154,9 +154,7 @@ limits: { rate: 100000 }
 
   // An empty secret, left by mistake, changes nothing.
   await writeFile(join(folder, "second"), "\n");
-  await expect
-    .poll(() => told.err, { timeout: 10_000 })
-    .toContain("not reloaded: the configuration is wrong");
+  await expect.poll(() => told.err).toContain("not reloaded: the configuration is wrong");
   const after = answered;
   await expect.poll(() => answered).toBeGreaterThan(after + 20);
   asking = false;
@@ -185,10 +183,10 @@ test.concurrent("SIGHUP under load fails no request", { timeout: 90_000 }, async
   const reloads = () => told.err.split('"reloaded"').length - 1;
   for (let n = 1; n <= 3; n += 1) {
     child.kill("SIGHUP");
-    await expect.poll(reloads, { timeout: 30_000 }).toBe(n);
+    await expect.poll(reloads).toBe(n);
   }
   // However long they take here.
-  await expect.poll(() => outcomes.length, { timeout: 30_000 }).toBeGreaterThan(8);
+  await expect.poll(() => outcomes.length).toBeGreaterThan(8);
   asking = false;
   await Promise.all(load);
   agent.destroy();
@@ -255,7 +253,7 @@ test("SIGTERM with 64 clients cuts no answer and exits within ten seconds", {
     const value = (name: string) => Number(new RegExp(`^${name} (\\d+)$`, "m").exec(text)?.[1]);
     return [value("readout_open_streams"), value("readout_open_tails")];
   };
-  await expect.poll(open, { timeout: 40_000 }).toEqual([8, 36]);
+  await expect.poll(open).toEqual([8, 36]);
 
   told = true;
   // Who asks in the last moment before it may come too late: only of the others it is sure. On a busy machine the server hears

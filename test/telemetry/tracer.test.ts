@@ -52,10 +52,10 @@ describe.concurrent("an exporter", () => {
     const collector = await openScriptedSource((response) => sendJson(response, {}, up ? 200 : 503));
     const { exporter, counts, end, logged } = open(collector.url);
     end();
-    await expect.poll(() => counts.dropped, { timeout: 50_000 }).toBe(1);
+    await expect.poll(() => counts.dropped).toBe(1);
     up = true;
     end();
-    await expect.poll(() => counts.sent, { timeout: 50_000 }).toBe(1);
+    await expect.poll(() => counts.sent).toBe(1);
     expect(logged).toEqual(["traces cannot be sent", "traces are sent again"]);
     await exporter.close(1_000);
     await collector.close();
@@ -102,7 +102,7 @@ describe.concurrent("an exporter", () => {
     end();
     await exporter.close(50_000);
     expect(counts).toEqual({ sent: 1, dropped: 0 });
-    await expect.poll(() => collector.left, { timeout: 50_000 }).toBe(1);
+    await expect.poll(() => collector.left).toBe(1);
     await collector.close();
   });
 
@@ -113,11 +113,11 @@ describe.concurrent("an exporter", () => {
     const collector = await openScriptedSource((response) => void waiting.push(response));
     const { exporter, counts, end } = open(collector.url);
     for (let n = 0; n < 512; n += 1) end();
-    await expect.poll(() => waiting.length, { timeout: 50_000 }).toBe(1);
+    await expect.poll(() => waiting.length).toBe(1);
     for (let n = 0; n < 3; n += 1) end();
     const closed = exporter.close(50_000);
     sendJson(waiting[0] as ServerResponse, {}, 503);
-    await expect.poll(() => waiting.length, { timeout: 50_000 }).toBe(2);
+    await expect.poll(() => waiting.length).toBe(2);
     sendJson(waiting[1] as ServerResponse, {});
     await closed;
     expect(counts).toEqual({ sent: 3, dropped: 512 });

@@ -68,15 +68,12 @@ describe("a connection", () => {
     await expect.poll(slow.received).toContain("408");
     // Its place is free again, so that another is answered.
     await expect
-      .poll(
-        async () => {
-          const next = connectTo(port, live);
-          await new Promise((resolve) => setTimeout(resolve, 50));
-          next.socket.destroy();
-          return next.received();
-        },
-        { timeout: 10_000 },
-      )
+      .poll(async () => {
+        const next = connectTo(port, live);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        next.socket.destroy();
+        return next.received();
+      })
       .toContain("ok\n");
     expect((await limited()).reading_time).toBeGreaterThanOrEqual(1);
   });
@@ -214,7 +211,7 @@ describe("pipelined requests", () => {
     // Alternately right and wrong, so that the order shows.
     const one = ask(linesBody()) + ask(linesBody({ query: "(" }));
     const client = connectTo(port, one.repeat(150));
-    await expect.poll(() => listStatuses(client.received()).length, { timeout: 30_000 }).toBe(300);
+    await expect.poll(() => listStatuses(client.received()).length).toBe(300);
     const expected = Array.from({ length: 300 }, (_, n) => (n % 2 === 0 ? "200" : "422"));
     expect(listStatuses(client.received())).toEqual(expected);
     expect(seen.most).toBe(1);
@@ -258,7 +255,7 @@ describe("every answer of the API", () => {
   ])("is kept by no cache and taken for nothing else: %s", async (_, text) => {
     const { port } = await start({ lines: 3_000 });
     const { received } = connectTo(port, text);
-    await expect.poll(received, { timeout: 20_000 }).toContain("\r\n\r\n");
+    await expect.poll(received).toContain("\r\n\r\n");
     const head = received().slice(0, received().indexOf("\r\n\r\n"));
     expect(head.match(/^cache-control: .*$/gim)).toEqual([expect.stringMatching(/: no-store$/)]);
     expect(head.match(/^x-content-type-options: .*$/gim)).toEqual([expect.stringMatching(/: nosniff$/)]);

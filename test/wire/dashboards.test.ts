@@ -6,7 +6,7 @@ import { testIO } from "../support/io.ts";
 import { base, iso, serve } from "./metrics-harness.ts";
 
 // The first query generates hours of samples.
-describe("dashboard queries on the demo sites", { timeout: 60_000 }, () => {
+describe("dashboard queries on the demo sites", () => {
   const backend = memory.create("memory", memory.parseConfig({}), {
     ...testIO,
     now: () => fromMillis(base + hour),

@@ -475,7 +475,7 @@ describe("metrics/names and metrics/type_and_tags", () => {
   );
 });
 
-describe("metrics/timeseries: large answers", { timeout: 60_000 }, () => {
+describe("metrics/timeseries: large answers", () => {
   const many = createMemoryMetrics("memory");
   for (let host = 0; host < 40; host += 1) {
     const append = many.append("load", "gauge", "value", { host: `h${host}` });

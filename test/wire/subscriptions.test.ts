@@ -369,17 +369,17 @@ describe("a subscription", () => {
     failure = undefined;
     const client = await ask(live);
     failure = new BackendError("elk", "unreachable", "secret");
-    await expect.poll(() => client.results().length, { timeout: 5_000 }).toBe(1);
+    await expect.poll(() => client.results().length).toBe(1);
     const extensions = { status: 500, retry_in_ms: 1_000 };
     expect(client.results()[0]).toMatchObject({
       data: { log_lines: null },
       errors: [{ ...unreachable, extensions }],
     });
     failure = undefined;
-    await expect.poll(() => client.results().length, { timeout: 5_000 }).toBe(2);
+    await expect.poll(() => client.results().length).toBe(2);
     expect(client.results()[1]).toMatchObject({ data: { log_lines: [] } });
     failure = new Refused("not_supported_by_backend", "no", { backend: "elk", feature: "x" });
-    await expect.poll(client.state, { timeout: 5_000 }).toBe("complete");
+    await expect.poll(client.state).toBe("complete");
     expect(client.results().slice(2)).toMatchObject([
       {
         errors: [

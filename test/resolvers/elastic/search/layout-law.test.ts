@@ -67,7 +67,7 @@ const line: fc.Arbitrary<ShippableLine> = fc.record({
 const samples = fc.array(line, { minLength: 1, maxLength: 4 });
 
 describe("layout detection, any optional fields", () => {
-  test.each(all)("detects what %s writes as its layout", { timeout: 60_000 }, async (_, shipper) => {
+  test.each(all)("detects what %s writes as its layout", async (_, shipper) => {
     await fc.assert(
       fc.asyncProperty(samples, async (lines) => {
         const documents = lines.map((own): JsonObject => {

@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createSwrCache, type SwrCache } from "#resolvers/prometheus/client/swr-cache.ts";
 import { findFamilyCandidates, groupIntoFamilies } from "#resolvers/prometheus/metrics/family-listing.ts";
+import type { Millis } from "#src/core/time.ts";
 import type { Backend } from "#src/store/backend.ts";
 import type { MetricStore } from "#src/store/metrics.ts";
 import { testIO } from "../../../support/io.ts";
@@ -21,6 +22,20 @@ beforeEach(() => {
 });
 
 describe("the stale-while-revalidate cache", () => {
+  let now = 0;
+  let clock: { mockRestore(): void };
+  beforeEach(() => {
+    now = performance.now();
+    clock = vi.spyOn(performance, "now").mockImplementation(() => now);
+  });
+  afterEach(() => clock.mockRestore());
+  /** Time passes here alone. */
+  async function pass(length: Millis): Promise<void> {
+    now += length;
+    // LRUCache looks at the clock again after a timer of 1 ms.
+    await delay(2);
+  }
+
   let loads = 0;
   let hits: boolean[] = [];
   let fail: Error | undefined;
@@ -76,7 +91,7 @@ describe("the stale-while-revalidate cache", () => {
   test("returns a value of half its age at once and refreshes it in the background", async () => {
     const cache = open(400);
     await cache.read("a", signal);
-    await delay(210);
+    await pass(210);
     expect(await cache.read("a", signal)).toBe("a1");
     await expect.poll(() => cache.read("a", signal)).toBe("a2");
   });
@@ -84,17 +99,17 @@ describe("the stale-while-revalidate cache", () => {
   test("loads a value again that is older than the maximum age", async () => {
     const cache = open(50);
     await cache.read("a", signal);
-    await delay(80);
+    await pass(80);
     expect(await cache.read("a", signal)).toBe("a2");
     expect(await cache.read("a", signal, 10_000)).toBe("a2");
-    await delay(5);
+    await pass(5);
     expect(await cache.read("a", signal, 1)).toBe("a3");
   });
 
   test("lets many callers wait for one load of a value that is too old", async () => {
     const cache = open(50);
     await cache.read("a", signal);
-    await delay(80);
+    await pass(80);
     const opened = Promise.withResolvers<void>();
     gate = opened.promise;
     const all = Array.from({ length: 50 }, () => cache.read("a", signal));
@@ -110,7 +125,7 @@ describe("the stale-while-revalidate cache", () => {
     const opened = Promise.withResolvers<void>();
     gate = opened.promise;
     const first = cache.read("a", signal);
-    await delay(100);
+    await pass(100);
     opened.resolve();
     expect(await first).toBe("a1");
     expect(await cache.read("a", signal)).toBe("a2");
@@ -128,11 +143,11 @@ describe("the stale-while-revalidate cache", () => {
   test("keeps a value after a failed refresh, and delays the next refresh", async () => {
     const cache = open(1_000);
     await cache.read("a", signal);
-    await delay(510);
+    await pass(510);
     fail = new Error("down");
     for (let n = 0; n < 20; n++) {
       expect(await cache.read("a", signal)).toBe("a1");
-      await delay(1);
+      await pass(1);
     }
     expect(loads).toBe(2);
   });

@@ -9,6 +9,7 @@ import { createFakeSearch } from "../support/elastic/fake-cluster.ts";
 import { testIO } from "../support/io.ts";
 import { sampleRuns } from "../support/law-runs.ts";
 import { openScriptedSource } from "../support/scripted-http-source.ts";
+import { waitUntil } from "../support/waits.ts";
 import { createContext, readPages } from "./paging.ts";
 import { base } from "./split-logs.ts";
 
@@ -137,7 +138,7 @@ test.each([0, 1, 2, 3])(
       .finally(() => {
         isOver = true;
       });
-    await expect.poll(() => isHanging || isOver).toBe(true);
+    await waitUntil(() => isHanging || isOver);
     // Where fewer requests are needed, nothing hangs.
     if (!isHanging) return expect(await failed).toBeUndefined();
     // The only time that passes here: a second wait for the cluster would not end.

@@ -1,6 +1,5 @@
 // Coded answers over real connections: byte for byte those without a coding, cuts that show, and who gets them.
 import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
-import { setTimeout as delay } from "node:timers/promises";
 import { gunzipSync, zstdDecompressSync } from "node:zlib";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { type CompressionConfig, defaultCompression } from "#src/config/edge-settings.ts";
@@ -45,7 +44,8 @@ function ask(
     method = "GET",
     headers = {},
     body,
-  }: { method?: string; headers?: Record<string, string>; body?: unknown } = {},
+    onHead,
+  }: { method?: string; headers?: Record<string, string>; body?: unknown; onHead?: () => void } = {},
 ): Promise<Asked> {
   return new Promise((resolve, reject) => {
     const sent = { authorization: `Bearer ${token}`, ...headers };
@@ -54,6 +54,7 @@ function ask(
     request.on("response", (answer) => {
       // From here on an error is a cut, which the framing shows.
       request.off("error", reject).on("error", () => {});
+      onHead?.();
       const chunks: Buffer[] = [];
       answer.on("data", (chunk: Buffer) => chunks.push(chunk));
       answer.on("error", () => {});
@@ -197,6 +198,7 @@ describe("log lines", () => {
   });
 
   test.each(["gzip", "zstd"])("a cut answer shows it with %s", async (coding) => {
+    let hasHead = Promise.withResolvers<void>();
     const store: LogStore = {
       async *lines() {
         for (let number = 0; number < 15; number += 1) {
@@ -213,7 +215,7 @@ describe("log lines", () => {
           );
         }
         // A reset takes with it what its client has not read yet.
-        await delay(200);
+        await hasHead.promise;
         throw new BackendError("elk", "unreachable", "gone");
       },
       // Certain that no limit is passed, so that the answer streams.
@@ -223,7 +225,8 @@ describe("log lines", () => {
     const port = await listen(server);
     for (const accept of ["text/csv", "application/x-ndjson"]) {
       const headers = { accept, "accept-encoding": coding };
-      const answer = await ask(port, linesPath, { ...lines(coding), headers });
+      hasHead = Promise.withResolvers();
+      const answer = await ask(port, linesPath, { ...lines(coding), headers, onHead: hasHead.resolve });
       expect(answer.status).toBe(200);
       expect(answer.isWhole).toBe(false);
       expect(answer.headers["content-encoding"]).toBe(coding);

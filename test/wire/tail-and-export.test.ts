@@ -2,19 +2,22 @@
 // reloads and drains.
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import { defaults } from "#src/config/schema.ts";
+import { awaitShared } from "#src/core/async/concurrency.ts";
 import { BackendError } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, printMillis } from "#src/core/time.ts";
 import type { Server } from "#src/server/server.ts";
 import type { LogStore } from "#src/store/logs.ts";
+import { readSettledCount, waitUntil } from "../support/waits.ts";
 import { readEvents } from "../tail/harness.ts";
 import { base, createSubject, expiredToken, expiringToken, linesBody, linesPath, token } from "./harness.ts";
 
 const opened: Server[] = [];
 afterEach(async () => {
+  vi.useRealTimers();
   await Promise.all(opened.splice(0).map((server) => server.close(0)));
 });
 
@@ -54,10 +57,6 @@ async function whole(answer: IncomingMessage): Promise<string> {
   const { text, ended } = gather(answer);
   await ended;
   return text();
-}
-async function eventually(holds: () => boolean): Promise<void> {
-  for (let turn = 0; turn < 3_000 && !holds(); turn += 1) await delay(10);
-  expect(holds()).toBe(true);
 }
 
 /** Batches of 500 lines of `length` characters, then `last`. */
@@ -164,27 +163,32 @@ describe("log export over HTTP", () => {
       const { port, logged } = await start({ store: feed(20, fail).store });
       const { ended } = gather(await ask(port, accept));
       expect(await ended).toBe("cut");
-      await eventually(() => logged().includes('"status":200,"cut":true'));
+      await expect.poll(() => logged().includes('"status":200,"cut":true')).toBe(true);
     },
   );
 
   test("cuts an export when the token of its client expires", async () => {
+    const rest = Promise.withResolvers<void>();
     const store: LogStore = {
       async *lines(query, signal) {
-        for (let n = 0; n < 20; n += 1) {
-          await delay(100, undefined, { signal });
-          yield* feed(1).store.lines(query, signal);
-        }
+        yield* feed(20).store.lines(query, signal);
+        await awaitShared(rest.promise, signal);
+        yield* feed(1).store.lines(query, signal);
       },
       isWithinLimits: async () => true,
     };
     const { port, logged } = await start({ store });
     const headers = { authorization: `Bearer ${expiringToken}` };
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     const { text, ended } = gather(await ask(port, "application/x-ndjson", linesBody(), headers));
+    await waitUntil(() => text().length > 1_000);
+    vi.advanceTimersByTime(600);
     expect(await ended).toBe("cut");
-    expect(text().split("\n").length).toBeGreaterThan(500);
-    await eventually(() => logged().includes('"status":200,"cut":true'));
+    await waitUntil(() => logged().includes('"status":200,"cut":true'));
     const all = gather(await ask(port, "application/x-ndjson"));
+    await waitUntil(() => all.text().length > 1_000);
+    vi.advanceTimersByTime(600);
+    rest.resolve();
     expect(await all.ended).toBe("complete");
   });
 
@@ -207,14 +211,14 @@ describe("log export over HTTP", () => {
     const ana = { user: "ana", sha256: hashToken(token), sites: ["shop"] };
     const begin = async () => {
       const gathered = gather(await ask(port, "application/x-ndjson"));
-      await eventually(() => gathered.text().length > 1_000);
+      await expect.poll(() => gathered.text().length > 1_000).toBe(true);
       return gathered;
     };
     const first = await begin();
     const staying = reload([ana], sites);
     await delay(100);
     const before = first.text().length;
-    await eventually(() => first.text().length > before);
+    await expect.poll(() => first.text().length > before).toBe(true);
     // Without the token, and then without the site.
     await Promise.all([staying, reload([], sites)]);
     expect(await first.ended).toBe("cut");
@@ -225,10 +229,13 @@ describe("log export over HTTP", () => {
   });
 
   test("applies the deadline to each step of an export and to a page as a whole", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    let steps = 0;
     const store: LogStore = {
       async *lines({ progressed }, signal) {
         for (let n = 0; n < 8; n += 1) {
-          await delay(300);
+          steps += 1;
+          await new Promise((resolve) => setTimeout(resolve, 300));
           signal.throwIfAborted();
           progressed?.(1);
         }
@@ -236,8 +243,16 @@ describe("log export over HTTP", () => {
       },
     };
     const { port } = await start({ store, limits: { deadline: 1_500 } });
-    const [answer, page] = await Promise.all([ask(port, "text/csv"), ask(port, "application/json")]);
+    const advance = async (count: number) => {
+      for (let step = 1; step <= count; step += 1) {
+        await waitUntil(() => steps === step);
+        await vi.advanceTimersByTimeAsync(300);
+      }
+      steps = 0;
+    };
+    const [answer] = await Promise.all([ask(port, "text/csv"), advance(8)]);
     expect((await whole(answer)).trimEnd().split("\r\n")).toHaveLength(501);
+    const [page] = await Promise.all([ask(port, "application/json"), advance(5)]);
     expect(page.statusCode).toBe(500);
     page.resume();
   });
@@ -247,10 +262,8 @@ describe("log export over HTTP", () => {
     const { port } = await start({ store });
     const answer = await ask(port, "application/x-ndjson");
     answer.pause();
-    await delay(300);
-    const held = seen.batches;
-    await delay(300);
-    expect([seen.batches, held < 200]).toEqual([held, true]);
+    await expect.poll(() => seen.batches).toBeGreaterThan(0);
+    expect(await readSettledCount(() => seen.batches)).toBeLessThan(200);
     answer.destroy();
   });
 });
@@ -270,13 +283,13 @@ describe("live tail over HTTP", () => {
     });
     const { events } = gather(answer);
     logs.add("app", [{ id: "new", time, severity: "error", json: "{}" }]);
-    await eventually(() => events().length > 0);
+    await expect.poll(() => events().length > 0).toBe(true);
     expect(events().map(({ event, data }) => [event, data.id])).toEqual([["line", "new"]]);
     const read = async () => (await server.fetch("http://readout/metrics")).text();
     const metric = async () => (await read()).match(/readout_open_tails (\d)/)?.[1];
     expect(await metric()).toBe("1");
     answer.destroy();
-    await eventually(() => logged().includes('"operation":"logs.tail","status":200,"ms"'));
+    await expect.poll(() => logged().includes('"operation":"logs.tail","status":200,"ms"')).toBe(true);
     expect(await metric()).toBe("0");
     const text = await read();
     expect(text).toContain('readout_requests_total{operation="logs.tail",status="200"} 1\n');
@@ -287,7 +300,7 @@ describe("live tail over HTTP", () => {
   test("ends on a reload; a removed token is a 401 on reconnect", async () => {
     const { port, server } = await start();
     const { events, ended, text } = gather(await ask(port, tail));
-    await eventually(() => text() !== "");
+    await expect.poll(() => text() !== "").toBe(true);
     const authenticate = createAuthenticator([], () => fromMillis(base));
     await server.reload({ authenticate, sites: new Map(), limits: defaults.limits });
     expect([await ended, events().at(-1)?.data]).toEqual(["complete", { reason: "reloaded" }]);
@@ -299,7 +312,7 @@ describe("live tail over HTTP", () => {
   test("ends on a drain", async () => {
     const { port, server } = await start();
     const { events, ended, text } = gather(await ask(port, tail));
-    await eventually(() => text() !== "");
+    await expect.poll(() => text() !== "").toBe(true);
     await server.close(20_000);
     opened.length = 0;
     expect([await ended, events().at(-1)?.data]).toEqual(["complete", { reason: "draining" }]);

@@ -106,5 +106,5 @@ test("links that wait end with the deadline of their query", async () => {
   const { data, errors = [] } = await demo.graphql(query);
   expect(data?.logs_lines).toHaveLength(rows);
   expect(errors).toHaveLength(rows);
-  expect(seen.open).toBe(0);
+  await expect.poll(() => seen.open).toBe(0);
 });

@@ -2,6 +2,7 @@
 import { expect, test } from "vitest";
 import { redactCredentials } from "#src/telemetry/redaction.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
+import { startProcessorTime } from "../support/cpu-time.ts";
 
 test.each([
   ["Authorization: Bearer abc.d-e_f", "Authorization: Bearer [redacted]"],
@@ -51,13 +52,13 @@ test.each([
 });
 
 test("redactCredentials is done with hostile texts at once", () => {
-  const began = performance.now();
+  const used = startProcessorTime();
   for (const part of ["password=", '"token":"', "://a", "basic a", '\\"', 'secret\\":\\"', "passw"]) {
     redactCredentials(part.repeat(50_000));
     redactCredentials(`token="${part.repeat(50_000)}`);
     redactCredentials(`basic ${"a".repeat(100_000)} ://${"a".repeat(100_000)}`);
   }
-  expect(performance.now() - began).toBeLessThan(5_000);
+  expect(used()).toBeLessThan(5_000);
 });
 
 test("members of what is logged lose their secrets however deep they are, and the line stays JSON", () => {

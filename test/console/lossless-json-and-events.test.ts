@@ -10,6 +10,7 @@ import {
   formatRange,
   formatShortTime,
   splitInvisible,
+  splitUntrusted,
 } from "#src/console/base/format.js";
 import { findText, isSpelt, readJson, toScalarText } from "#src/console/base/json.js";
 
@@ -101,11 +102,12 @@ describe("untrusted text", () => {
       fc.property(fc.string({ unit: "binary" }), fc.boolean(), (text, breaks) => {
         const pieces = splitInvisible(text.toWellFormed(), { breaks });
         for (const piece of pieces) {
-          if (piece.spelt) expect(piece.text).toMatch(/^(\\[ntre]|U\+[0-9A-F]{4,6})$/);
+          if (piece.spelt) expect(piece.text).toMatch(/^(\\[ntre]|U\+[0-9A-F]{4,6})+$/);
           else expect(piece.text).not.toMatch(breaks ? seen.inText : seen.inLine);
         }
       }),
     );
+    expect(splitInvisible("\r\u202e", { breaks: true })).toEqual([{ text: "\\rU+202E", spelt: true }]);
     expect(splitInvisible("a\u202eb\tc\u001b[31m", { breaks: true }).map(({ text }) => text)).toEqual([
       "a",
       "U+202E",
@@ -115,6 +117,32 @@ describe("untrusted text", () => {
     ]);
     expect(splitInvisible("👩\u200d🚒 नमस्ते", { breaks: false })).toEqual([
       { text: "👩\u200d🚒 नमस्ते", spelt: false },
+    ]);
+  });
+
+  test("is shown in few pieces, whatever it holds, and whole where it may break", () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.constantFrom("\u001b", "\r", "ab", "\u{1f600}", "needle", "\n"), { maxLength: 3_000 }),
+        fc.boolean(),
+        (words, breaks) => {
+          const text = words.join("");
+          const parts = splitUntrusted(text, { breaks, sought: ["needle"], most: 1_000 });
+          const shown = parts.flatMap(({ pieces }) => pieces.map((piece) => piece.text)).join("");
+          expect(parts.flatMap(({ pieces }) => pieces).length).toBeLessThanOrEqual(501);
+          const whole = splitInvisible(text, { breaks }).map((piece) => piece.text);
+          if (breaks || text.length <= 1_000) expect(shown).toBe(whole.join(""));
+          else expect(whole.join("").startsWith(shown.slice(0, -1))).toBe(true);
+          for (const { isHit, pieces } of parts)
+            if (isHit) expect(pieces).toEqual([{ text: "needle", spelt: false }]);
+        },
+      ),
+    );
+    const codes = "\u001b[m".repeat(100_000);
+    const [{ pieces } = { pieces: [] }, ...others] = splitUntrusted(codes, { breaks: true });
+    expect([pieces.length, others.length]).toEqual([500, 1]);
+    expect(splitUntrusted("a\u{1f600}b", { most: 2 })).toEqual([
+      { isHit: false, pieces: [{ text: "a…", spelt: false }] },
     ]);
   });
 

@@ -1,6 +1,6 @@
 // Elements, made by hand. Text becomes text nodes and nothing else: log lines are written by whoever can reach the
 // applications, so nothing here ever parses markup, and attributes are set by name from this code alone.
-import { splitInvisible, splitMatches } from "./format.js";
+import { splitUntrusted } from "./format.js";
 
 /** @typedef {Node | string | undefined | false} Child */
 
@@ -51,21 +51,17 @@ export function createButton(label, act, attributes = {}, ...children) {
 /**
  * Text from outside, set apart from what stands around it in direction, what is invisible in it spelt out.
  * @param {string} text
- * @param {{ readonly breaks?: boolean, readonly sought?: readonly string[] }} [options] `sought` is marked where it stands
+ * @param {{ readonly breaks?: boolean, readonly sought?: readonly string[], readonly most?: number }} [options] `breaks`: it is
+ *   shown whole, in lines; else in one, which has at most so many characters. `sought` is marked where it stands
  */
-export function renderUntrusted(text, { breaks = false, sought = [] } = {}) {
-  const pieces = splitMatches(text, sought).map((piece) => {
-    const spelt = spellInvisible(piece.text, breaks);
-    return piece.isHit ? createElement("mark", {}, spelt) : spelt;
+export function renderUntrusted(text, options = {}) {
+  const parts = splitUntrusted(text, options).map(({ isHit, pieces }) => {
+    const shown = pieces.map((piece) =>
+      piece.spelt ? createElement("span", { class: "spelt" }, piece.text) : piece.text,
+    );
+    return isHit ? createElement("mark", {}, shown) : shown;
   });
-  return createElement("bdi", {}, pieces.flat());
-}
-
-/** @param {string} text @param {boolean} breaks */
-function spellInvisible(text, breaks) {
-  return splitInvisible(text.toWellFormed(), { breaks }).map((piece) =>
-    piece.spelt ? createElement("span", { class: "spelt" }, piece.text) : piece.text,
-  );
+  return createElement("bdi", {}, parts.flat());
 }
 
 /** Words for those who do not see. @param {string} text */

@@ -240,10 +240,47 @@ export function splitInvisible(text, { breaks }) {
       !invisible.test(character) || harmless.test(character) || (breaks && /[\n\t]/.test(character));
     const piece = stays ? character : escapeCharacter(character);
     const last = pieces.at(-1);
-    if (stays && last?.spelt === false) last.text += piece;
+    if (last?.spelt === !stays) last.text += piece;
     else pieces.push({ text: piece, spelt: !stays });
   }
   return pieces;
+}
+
+/** More elements of one text would hold up the page, and whoever writes log lines could lock its readers out. */
+const maxPieces = 500;
+/** Of texts in one line, which show a part of that. */
+const maxLineCharacters = 10_000;
+
+/**
+ * A text from outside as it is shown: what is sought in it, and within that what is spelt out. Beyond some hundred pieces the
+ * rest is one, spelt out but not set apart.
+ * @param {string} text
+ * @param {{ readonly breaks?: boolean, readonly sought?: readonly string[], readonly most?: number }} options as of `renderUntrusted`
+ * @returns {readonly { readonly isHit: boolean, readonly pieces: ReturnType<typeof splitInvisible> }[]}
+ */
+export function splitUntrusted(text, { breaks = false, sought = [], most = maxLineCharacters }) {
+  const shown = breaks || text.length <= most ? text : `${cutText(text, most)}…`;
+  /** @param {string} own */
+  const spell = (own) => splitInvisible(own.toWellFormed(), { breaks });
+  /** @type {{ isHit: boolean, pieces: ReturnType<typeof splitInvisible> }[]} */
+  const parts = [];
+  let [from, left] = [0, maxPieces];
+  for (const { text: own, isHit } of splitMatches(shown, sought)) {
+    const pieces = spell(own);
+    parts.push({ isHit, pieces: pieces.slice(0, left) });
+    from += own.length;
+    const unseparated = pieces.slice(left);
+    left -= pieces.length;
+    if (left > 0) continue;
+    const rest = [...unseparated, ...spell(shown.slice(from))].map((piece) => piece.text).join("");
+    return rest === "" ? parts : [...parts, { isHit: false, pieces: [{ text: rest, spelt: false }] }];
+  }
+  return parts;
+}
+
+/** Not within a character of two units. @param {string} text @param {number} most */
+function cutText(text, most) {
+  return text.slice(0, most).replace(/[\ud800-\udbff]$/, "");
 }
 
 /** A text from outside where there are no elements to set it apart, what is invisible in it spelt out. @param {string} text */

@@ -21,6 +21,9 @@ import { formatLineKey } from "./log-line.js";
  *   offered
  */
 
+/** A row shows some hundred of them; the opened line has all. */
+const maxRowCharacters = 1_000;
+
 /** @param {Line} line @param {LineOptions} options */
 export function createLineItem(line, options) {
   const { sought = [], columns = [], isOpen = false, toggled } = options;
@@ -39,7 +42,7 @@ export function createLineItem(line, options) {
     createElement(
       "span",
       { class: "line-message" },
-      line.message === "" ? "—" : renderUntrusted(line.message, { sought }),
+      line.message === "" ? "—" : renderUntrusted(line.message, { sought, most: maxRowCharacters }),
     ),
   );
   const item = createElement(
@@ -94,7 +97,7 @@ function createCell(name, texts) {
     "span",
     { class: "line-cell" },
     createElement("span", { class: "line-cell-name" }, renderUntrusted(name), ": "),
-    texts.length === 0 ? "–" : renderUntrusted(texts.join(", ")),
+    texts.length === 0 ? "–" : renderUntrusted(texts.join(", "), { most: maxRowCharacters }),
   );
 }
 

@@ -12,7 +12,7 @@ import type { Samples } from "../metrics/samples.ts";
 export const longestGap: Millis = 5 * minute;
 
 /** So long a scrape may take, by default: a value may be that much newer than its time. */
-const scrapeTimeout: Millis = 10 * second;
+export const scrapeTimeout: Millis = 10 * second;
 
 /** Samples that one step visits, in a millisecond or two. */
 const samplesPerStep = 20_000;

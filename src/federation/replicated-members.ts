@@ -1,7 +1,7 @@
 // Series that several scrapers keep, each put together from the samples of all. `replicas.ts` says which samples count.
 // Everything is read raw: what a source reduces cannot be told apart by scraper any more.
 
-import { mapAtOnce, mapConcurrent } from "../core/async/concurrency.ts";
+import { mapAtOnce } from "../core/async/concurrency.ts";
 import {
   mapInTurns,
   type Steps,
@@ -25,7 +25,7 @@ import {
   formatTagsKey,
   joinBackends,
 } from "./metric-places.ts";
-import { chooseTimes, joinSamples, longestGap, selectSamples } from "./replicas.ts";
+import { chooseTimes, joinSamples, longestGap, scrapeTimeout, selectSamples } from "./replicas.ts";
 import { dropForcedTags, type ReadablePlace } from "./series-identity.ts";
 
 /** The samples of one series in one place. */
@@ -49,7 +49,10 @@ interface StreamGroup {
 }
 
 interface MergedGroup extends StreamGroup {
+  /** Within the look-back and the buckets. */
   readonly member: SampledMember;
+  /** Whether a sample that counts was found before the buckets, also before a short look-back. */
+  readonly isHeldBefore: boolean;
 }
 
 /** @throws {Refused | BackendError} */
@@ -79,10 +82,12 @@ export async function readReplicated(
   for (const group of whole) {
     await yieldToEventLoop();
     signal.throwIfAborted();
-    const member = cutMember(await takeSteps(mergeStreams(group), signal), start - query.lookBack, end);
-    if (hasSamplesFrom(member, start)) merged.push({ ...group, member });
+    const all = await takeSteps(mergeStreams(group), signal);
+    const isHeldBefore = (readTimes(all)[0] ?? start) < start;
+    const member = cutMember(all, start - query.lookBack, end);
+    if (hasSamplesFrom(member, start)) merged.push({ ...group, member, isHeldBefore });
   }
-  return needsPast ? setBaselines(places, query, merged, signal) : merged.map(({ member }) => member);
+  return needsPast ? setBaselines(places, query, merged, budget, signal) : merged.map(({ member }) => member);
 }
 
 interface Budget {
@@ -139,8 +144,9 @@ async function readFarStreams(
 ): Promise<readonly Stream[]> {
   const { start } = query.buckets;
   const span = { from: start - query.lookBack, to: start - longestGap };
+  // A sample just before the buckets may be one that does not count.
   const open = groups.filter(({ streams }) =>
-    streams.every(({ member }) => (readTimes(member)[0] ?? start) >= start),
+    streams.every(({ member }) => (readTimes(member)[0] ?? start) >= start - scrapeTimeout),
   );
   if (open.length === 0 || span.from >= span.to) return [];
   const keys = new Set(open.flatMap((group) => group.keys));
@@ -330,21 +336,16 @@ async function setBaselines(
   places: readonly ReadablePlace[],
   query: SeriesQuery,
   groups: readonly MergedGroup[],
+  budget: Budget,
   signal: AbortSignal,
 ): Promise<readonly SampledMember[]> {
   const { start } = query.buckets;
   const open = groups.filter(({ member }) => (readTimes(member)[0] ?? start) >= start);
   if (open.length === 0) return mapInTurns(groups, ({ member }) => setOwnBaselines(member, "own"), signal);
-  const [isHeld, firsts] = await Promise.all([
-    findHeldGroups(places, query, open, signal),
-    mapConcurrent(
-      places,
-      places.length,
-      (place, own) => place.members.findFirstTime({ ...query, match: place.match }, own),
-      signal,
-    ),
-  ]);
-  const begun = Math.min(...firsts);
+  const wasHeld = await findHeldGroups(places, query, open, signal);
+  const isHeld = (group: MergedGroup): boolean => group.isHeldBefore || wasHeld(group);
+  const firsts = open.filter((group) => !isHeld(group)).map(({ member }) => readTimes(member)[0] ?? start);
+  const begun = await findMetricStart(places, query, firsts, budget, signal);
   const set = (group: MergedGroup): SampledMember => {
     const isNew = !isHeld(group) && begun < (readTimes(group.member)[0] ?? begun);
     return setOwnBaselines(group.member, isNew ? "zero" : "own");
@@ -352,7 +353,47 @@ async function setBaselines(
   return mapInTurns(groups, set, signal);
 }
 
-/** Which series had a sample before the buckets, in any place. */
+/**
+ * The time of the first sample of the metric that counts, whatever the query's tags. It is exact where it may lie before one of
+ * the times, which are the first ones of new series; else it may be some seconds earlier, or -Infinity.
+ */
+async function findMetricStart(
+  places: readonly ReadablePlace[],
+  query: SeriesQuery,
+  times: readonly Millis[],
+  budget: Budget,
+  signal: AbortSignal,
+): Promise<Millis> {
+  const { start, step, count } = query.buckets;
+  const from = start - scrapeTimeout;
+  const buckets: Buckets = { start: from, step: start + step * count - from, count: 1 };
+  const found = await mapAtOnce(
+    places,
+    (place, own) => place.members.findFirstTime({ ...query, match: place.match, buckets }, own),
+    signal,
+  );
+  const first = Math.min(...found);
+  // What does not count lies less than a scrape before what does. Whether it counts, all of its run tells.
+  const isUnclear = times.some((time) => first < time && time < first + scrapeTimeout);
+  if (!isUnclear) return first;
+  const span = { from: first, to: first + 2 * scrapeTimeout + longestGap };
+  const all = { ...query, tags: {} };
+  const groups = await groupStreams(
+    places,
+    await readStreams(places, all, span, budget, signal),
+    all,
+    signal,
+  );
+  let begun = Number.POSITIVE_INFINITY;
+  for (const group of groups) {
+    await yieldToEventLoop();
+    signal.throwIfAborted();
+    begun = Math.min(begun, ...readTimes(await takeSteps(mergeStreams(group), signal)).subarray(0, 1));
+  }
+  return begun;
+}
+
+/** Which series had a sample in any place, before those shortly before the buckets, which may not count. */
 async function findHeldGroups(
   places: readonly ReadablePlace[],
   query: SeriesQuery,
@@ -361,8 +402,8 @@ async function findHeldGroups(
 ): Promise<(group: StreamGroup) => boolean> {
   const only = await mapInTurns(open, readSharedTags, signal);
   const find = async (place: ReadablePlace, own: AbortSignal) => {
-    const { start } = query.buckets;
-    const found = await place.members.findHeldBefore(dropForcedTags(place, query), start, only, own);
+    const before = query.buckets.start - scrapeTimeout;
+    const found = await place.members.findHeldBefore(dropForcedTags(place, query), before, only, own);
     const [tagsKeys, keys] = [new Set<string>(), new Set<string>()];
     const add = (one: Tags): void => {
       const tags = dropReplica(place, one);

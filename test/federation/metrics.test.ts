@@ -105,6 +105,88 @@ describe("replicas", () => {
     await fc.assert(law, runs(20));
   });
 
+  // The samples that count, in one store: what of the others lies before them is no earlier growth, and no earlier series.
+  test("that begin around a bound, at times of their own, are as one store with the samples that count", async () => {
+    const second = fc.integer({ min: -40, max: 40 });
+    const births = fc.array(
+      fc.tuple(fc.constantFrom("a", "b", "c"), second, second, fc.integer({ min: 1, max: 30 })),
+      {
+        minLength: 1,
+        maxLength: 3,
+      },
+    );
+    const law = fc.asyncProperty(
+      births,
+      fc.tuple(fc.integer({ min: -14, max: 14 }), fc.integer({ min: -14, max: 14 })),
+      fc.constantFrom(0, 5_000, minute, 20 * minute),
+      fc.constantFrom(0, 1, 20),
+      fc.boolean(),
+      async (born, [one, other], lookBack, late, hasOther) => {
+        const offsets = [one * 1_000, other * 1_000];
+        const series = born.map(([host, , , length], n): SplitSeries => {
+          const samples = Array.from({ length: length + 8 }, (_, at) => {
+            return {
+              time: start + (at - 4) * 15_000,
+              parts: [{ part: "value" as const, value: 500 + 3 * at }],
+            };
+          });
+          return { type: "counter", tags: { host, code: String(n) }, samples };
+        });
+        if (hasOther) series.push(counter({ host: "z" }, -200, 40));
+        // Each scraper meets each series at a time of its own.
+        const choose = (position: number, time: number) =>
+          [0, 1].filter((at) => time >= start + (born[position]?.[at === 0 ? 1 : 2] ?? -1e6) * 1_000);
+        const { whole, split } = splitMetrics(series, 2, choose, { replica: "replica", offsets });
+        for (const tags of [{ code: "*" }, {}, { host: "a" }]) {
+          const asked = { tags, buckets: { start: start + late * 15_000, step: minute, count: 5 }, lookBack };
+          expect(await askAll(split, asked)).toEqual(await askAll(whole, asked));
+        }
+      },
+    );
+    await fc.assert(law, runs(60));
+  });
+
+  test.each([
+    ["nobody had the metric before", false, 39],
+    ["the metric had others before", true, 1_000_039],
+  ])("an earlier sample that does not count is no other series: %s", async (_, hasOther, grown) => {
+    const stores = [13_000, 5_000].map((offset) => {
+      const store = createMemoryMetrics("m");
+      const append = store.append("counter", "counter", "value", { host: "a" });
+      for (let n = 0; n < 40; n++) append(start + n * 15_000 + offset, 1_000_000 + n);
+      if (hasOther)
+        store.append("counter", "counter", "value", { host: "z" })(start - 60 * minute + offset, 1);
+      return store;
+    });
+    const store = createFederatedMetrics(
+      stores.map((store, at) => ({ backend: `b${at}`, store, match: {}, replica: "r" })),
+    );
+    const [found] = await readGrowth(store, { host: "a" });
+    expect([...(found?.values ?? [])].reduce((sum, value) => sum + (value || 0), 0)).toBe(grown);
+  });
+
+  test("a series that begins around a bound grows in adjacent ranges as in the whole", async () => {
+    const stores = [3_000, -5_000].map((offset) => {
+      const store = createMemoryMetrics("m");
+      const append = store.append("counter", "counter", "value", { host: "a" });
+      for (let n = 0; n < 40; n++) append(start + n * 15_000 + offset, 100 + n);
+      store.append("counter", "counter", "value", { host: "z" })(start - 60 * minute + offset, 1);
+      return store;
+    });
+    const store = createFederatedMetrics(
+      stores.map((store, at) => ({ backend: `b${at}`, store, match: {}, replica: "r" })),
+    );
+    const read = async (from: number, count: number) => {
+      const buckets = { start: from, step: 10 * minute, count };
+      const query = { ...buildQuery("counter", { of: "increment" }), tags: { host: "a" }, buckets };
+      const [found] = await store.series(query, signal);
+      return [...(found?.values ?? [])].reduce((sum, value) => sum + (value || 0), 0);
+    };
+    expect(await read(start - 10 * minute, 2)).toBe(139);
+    expect(await read(start - 10 * minute, 1)).toBe(0);
+    expect(await read(start, 1)).toBe(139);
+  });
+
   /** Without a label on the series, as with external labels of a scraper, they are equal as they are. */
   function splitReplicas(
     series: readonly SplitSeries[],

@@ -6,8 +6,10 @@ import {
   type MemoryMetrics,
   type SeriesPart,
 } from "#resolvers/memory/stores/metric-store.ts";
+import { runSteps } from "#src/core/async/turns.ts";
 import type { MetricType } from "#src/core/rows.ts";
 import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
+import { chooseTimes } from "#src/federation/replicas.ts";
 import type { ForcedLabels, MetricStore } from "#src/store/metrics.ts";
 import { sampleRuns } from "../support/law-runs.ts";
 
@@ -114,6 +116,8 @@ interface SplitOptions {
   /** Each store's series have this label with its number, unless `isLabelled` is false. */
   readonly replica?: string | undefined;
   readonly isLabelled?: boolean;
+  /** How much later each store scrapes, in ms. The one store then has the samples that count. */
+  readonly offsets?: readonly number[];
   /** By the position of the store. */
   readonly zones?: readonly ZoneForm[];
 }
@@ -123,7 +127,7 @@ export function splitMetrics(
   series: readonly SplitSeries[],
   count: number,
   choose: SplitChoice,
-  { replica, isLabelled = true, zones = [] }: SplitOptions = {},
+  { replica, isLabelled = true, zones = [], offsets = [] }: SplitOptions = {},
 ): { readonly whole: MetricStore; readonly split: MetricStore } {
   const whole = createMemoryMetrics("whole");
   const stores = Array.from({ length: count }, (_, at) => createMemoryMetrics(`store ${at}`));
@@ -132,20 +136,29 @@ export function splitMetrics(
     ...((zones[at] ?? "absent") !== "absent" && { zone: "eu" }),
   });
   for (const [position, { type, tags, samples }] of series.entries()) {
-    for (const { time, parts } of samples) {
-      const chosen = choose(position, time);
+    const held = stores.map((store, at) => {
+      const own = samples.filter(({ time }) => choose(position, time).includes(at));
+      const shifted = own.map(({ time, parts }) => ({ time: time + (offsets[at] ?? 0), parts }));
+      for (const { time, parts } of shifted)
+        appendParts(store, type, { ...tags, ...labelsOf(at) }, time, parts);
+      return shifted;
+    });
+    for (const { time, parts } of offsets.length > 0 ? chooseSamples(held) : samples)
       appendParts(whole, type, tags, time, parts);
-      for (const at of chosen) {
-        const store = stores[at];
-        if (store !== undefined) appendParts(store, type, { ...tags, ...labelsOf(at) }, time, parts);
-      }
-    }
   }
   const places = stores.map((store, at) => {
     const match: ForcedLabels = zones[at] === "forced" ? { zone: "eu" } : {};
     return { backend: `b${at}`, store, match, replica };
   });
   return { whole, split: createFederatedMetrics(places) };
+}
+
+/** Those that count of several scrapers' (`chooseTimes`, which has tests of its own), by time. */
+function chooseSamples(held: readonly (readonly SplitSample[])[]): readonly SplitSample[] {
+  const times = held.map((own) => Float64Array.from(own, ({ time }) => time));
+  const chosen = runSteps(chooseTimes(times)).map((own) => new Set(own));
+  const counting = held.flatMap((own, at) => own.filter(({ time }) => chosen[at]?.has(time)));
+  return counting.sort((a, b) => a.time - b.time);
 }
 
 function appendParts(

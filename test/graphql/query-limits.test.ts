@@ -3,12 +3,13 @@
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { getIntrospectionQuery } from "graphql";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Site } from "#src/access/sites.ts";
 import { BackendError, failures } from "#src/core/errors.ts";
 import { loadMesh } from "#src/graphql/mesh.ts";
 import { startProcessorTime } from "../support/cpu-time.ts";
 import { createDemo, token } from "../support/demo-server.ts";
+import { waitUntil } from "../support/waits.ts";
 import { token as ana, createSubject, linesBody, openWaitingStore, otherToken } from "../wire/harness.ts";
 
 const file = fileURLToPath(new URL("../../.meshrc.yaml", import.meta.url));
@@ -464,7 +465,12 @@ describe("errors say what a client can mend, and nothing else", () => {
               },
             },
     });
-    const { errors } = await hanging.graphql(lines);
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    onTestFinished(() => void vi.useRealTimers());
+    const answer = hanging.graphql(lines);
+    await waitUntil(() => given !== undefined);
+    vi.advanceTimersByTime(200);
+    const { errors } = await answer;
     expect(errors?.[0]).toMatchObject({
       message: "A data source did not answer in time",
       extensions: { status: 500 },

@@ -80,8 +80,8 @@ const lines = (accept: string, over: Record<string, unknown> = {}) => ({
 });
 
 describe("each route", () => {
-  // Generating hours of samples takes some seconds.
-  test("answers the same with every coding", async () => {
+  // Generating hours of samples takes some seconds, on a slow machine more than a test has else.
+  test("answers the same with every coding", { timeout: 240_000 }, async () => {
     const demo = await createDemo({ compression: all });
     open.push(demo.close);
     const port = await listen(demo.server);

@@ -1,6 +1,5 @@
 // An index that is deleted during a read, over a search server in memory. Its lines would be missing silently, even where
 // the next search cannot reveal it.
-import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
@@ -8,6 +7,7 @@ import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-
 import { openCluster } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 import { never } from "../../../support/signals.ts";
+import { readSettledCount } from "../../../support/waits.ts";
 
 const held = (from: number) => ({
   mappings: { properties: { "@timestamp": { type: "date" }, message: { type: "text" } } },
@@ -49,7 +49,7 @@ describe("log store", () => {
         const reading = read(2_000_000_000)[Symbol.asyncIterator]();
         await reading.next();
         // Let the prefetched search complete first.
-        await delay(300);
+        await readSettledCount(() => fake.requests.length);
         search = createFakeSearch(left, "Elasticsearch");
         if (otherReads) for await (const _ of read(10)) break;
         const rest = async () => {

@@ -152,17 +152,14 @@ function chooseRows<Row>(
   { keyOf, nameOf, isNewer, hasUsage = () => true }: RowMerge<Row>,
 ): ReadonlyMap<string, ChosenRow<Row>> {
   const chosen = new Map<string, ChosenRow<Row>>();
-  const withUsage = new Set(places.filter((_, at) => all[at]?.some(hasUsage)));
   for (const [place, rows] of zip(places, all)) {
     for (const row of rows) {
       const key = keyOf(row);
       const other = chosen.get(key);
       if (other !== undefined && !areReplicas(other.place, place))
         throw createEqualRowsError([other.place, place], nameOf(row));
+      // A replica may miss what an object uses. The row of one that has it is whole.
       const isFuller = other !== undefined && hasUsage(row) && !hasUsage(other.row);
-      // A replica that has no usage at all is divided from it; else it was not scraped in time.
-      if (isFuller && !withUsage.has(other.place))
-        throw createDividedRowError(other.place, place, nameOf(row));
       if (other === undefined || isFuller || isNewer?.(row, other.row) === true)
         chosen.set(key, { row, place });
     }

@@ -82,7 +82,7 @@ export async function readReplicated(
   for (const group of whole) {
     await yieldToEventLoop();
     signal.throwIfAborted();
-    const all = await takeSteps(mergeStreams(group), signal);
+    const all = await takeSteps(mergeStreams(group, query), signal);
     const isHeldBefore = (readTimes(all)[0] ?? start) < start;
     const member = cutMember(all, start - query.lookBack, end);
     if (hasSamplesFrom(member, start)) merged.push({ ...group, member, isHeldBefore });
@@ -274,11 +274,26 @@ function* joinStreams(streams: readonly Stream[]): Steps<readonly Stream[]> {
   return joined;
 }
 
-function* mergeStreams({ streams }: StreamGroup): Steps<SampledMember> {
+function* mergeStreams({ streams }: StreamGroup, { measure }: SeriesQuery): Steps<SampledMember> {
   const { tags, member } = requireFirst(streams);
   if (streams.length === 1) return { ...member, tags };
   const chosen = yield* chooseTimes(streams.map(({ member }) => readTimes(member)));
-  return yield* mergeMembers(tags, streams, chosen);
+  const merged = yield* mergeMembers(tags, streams, chosen);
+  return measure.of === "samples" ? merged : mapParts(merged, raiseRoundedFalls);
+}
+
+/** VictoriaMetrics keeps some 15 digits, and other servers all. */
+const leastFall = 1e-12;
+
+/** A fall of a counter by less than what a server may round off is no restart: the value stays, until a sample is above it. */
+function raiseRoundedFalls(part: CounterSamples): CounterSamples {
+  let before = Number.NaN;
+  const values = part.values.map((value) => {
+    const fall = before - value;
+    if (!(fall > 0 && fall <= leastFall * before)) before = value;
+    return before;
+  });
+  return { ...part, values };
 }
 
 /** Puts the samples of all together, of each stream those at its `chosen` times, which are all where none are given. */
@@ -388,7 +403,7 @@ async function findMetricStart(
   for (const group of groups) {
     await yieldToEventLoop();
     signal.throwIfAborted();
-    begun = Math.min(begun, ...readTimes(await takeSteps(mergeStreams(group), signal)).subarray(0, 1));
+    begun = Math.min(begun, ...readTimes(await takeSteps(mergeStreams(group, query), signal)).subarray(0, 1));
   }
   return begun;
 }

@@ -230,6 +230,34 @@ describe("replicas", () => {
     expect(Math.max(...(found?.values ?? []))).toBeLessThan(50);
   });
 
+  test("digits that one of them rounds off are no restart", async () => {
+    const kept = [2_097_152.123456789, 2_097_152.12345679];
+    const stores = kept.map((value, at) => {
+      const store = createMemoryMetrics("m");
+      const append = store.append("counter", "counter", "value", { host: "a" });
+      // The one that rounds up is heard first, and again after a gap of the other.
+      for (let n = -4; n < 40; n++)
+        if (at === 1 ? n < 8 || n > 30 : n > 4) append(start + n * 15_000 + at, value);
+      return store;
+    });
+    const places = [1, 0].map((at) => ({
+      backend: `b${at}`,
+      store: stores[at] as MemoryMetrics,
+      match: {},
+      replica: "r",
+    }));
+    const store = createFederatedMetrics(places);
+    const [grown] = await readGrowth(store);
+    expect(Math.max(...(grown?.values ?? []))).toBeLessThan(1e-8);
+    const last = { ...buildQuery("counter", { of: "cumulative", combine: "last" }), tags: { host: "*" } };
+    const [running] = await store.series(last, signal);
+    for (const value of running?.values ?? []) expect(value).toBeCloseTo(requireFirst(kept), 7);
+    // A restart falls further.
+    const append = requireFirst(stores).append("counter", "counter", "value", { host: "a" });
+    append(start + 10 * minute - 1_000, 5);
+    expect((await readGrowth(store))[0]?.values[9]).toBeCloseTo(5, 7);
+  });
+
   test("a series that comes back has grown since its last sample of the look-back", async () => {
     const early = counter({ host: "a" }, -100, 10).samples;
     const late = counter({ host: "a" }, 0, 150)

@@ -1,6 +1,7 @@
 // The controls of the toolbar, on every view: how often it is refreshed, the time zone, and the theme.
 import { createElement, createHiddenText, createSelect } from "./base/dom.js";
 import { setZone } from "./base/format.js";
+import { browserStorage, keepChoice } from "./base/storage.js";
 
 const intervals = /** @type {const} */ ([
   ["0", "No refresh"],
@@ -31,7 +32,7 @@ const zoneKey = "readout.zone";
 
 /** The time zone: UTC until someone chooses. Applies what was chosen before, and returns the switch. @param {() => void} changed */
 export function createZoneSwitch(changed) {
-  let isLocal = localStorage.getItem(zoneKey) === "local";
+  let isLocal = browserStorage.getItem(zoneKey) === "local";
   const word = createElement("span");
   const made = createElement(
     "button",
@@ -41,8 +42,7 @@ export function createZoneSwitch(changed) {
   );
   made.addEventListener("click", () => {
     isLocal = !isLocal;
-    if (isLocal) localStorage.setItem(zoneKey, "local");
-    else localStorage.removeItem(zoneKey);
+    keepChoice(zoneKey, isLocal ? "local" : undefined);
     apply();
     changed();
   });
@@ -61,13 +61,12 @@ const themes = /** @type {const} */ (["system", "light", "dark"]);
 
 /** Light or dark: as the system is, until someone chooses. Applies what was chosen before, and returns the switch. */
 export function createThemeSwitch() {
-  let theme = themes.find((one) => one === localStorage.getItem(themeKey)) ?? "system";
+  let theme = themes.find((one) => one === browserStorage.getItem(themeKey)) ?? "system";
   const word = createElement("span");
   const made = createElement("button", { type: "button", class: "theme" }, createHiddenText("Theme: "), word);
   made.addEventListener("click", () => {
     theme = themes[(themes.indexOf(theme) + 1) % themes.length] ?? "system";
-    if (theme === "system") localStorage.removeItem(themeKey);
-    else localStorage.setItem(themeKey, theme);
+    keepChoice(themeKey, theme === "system" ? undefined : theme);
     apply();
   });
   function apply() {

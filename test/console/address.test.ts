@@ -9,6 +9,7 @@ import {
   printAddress,
   rangeLengths,
   readAddress,
+  readMillisBound,
   resolutions,
   resolveRange,
   type ViewName,
@@ -118,4 +119,16 @@ test("bounds a range that ends now to the second", () => {
     from: "2026-01-31T11:45:01Z",
     to: "2026-01-31T12:00:01Z",
   });
+});
+
+test("a typed bound is what its address has", () => {
+  const typed = fc.oneof(fc.double(), fc.constantFrom(40.1234567, 1e-7, 1e21, -5, 999_999_999.9)).map(String);
+  fc.assert(
+    fc.property(typed, (text) => {
+      const min = readMillisBound(text);
+      const range = { last: "1h" } as const;
+      expect(readAddress(printAddress("traces", { min, range })).state).toMatchObject({ min });
+    }),
+  );
+  expect(["40.1234567", "", "x", "-1", "1e-7"].map(readMillisBound)).toEqual([40.123457, 0, 0, 0, 0]);
 });

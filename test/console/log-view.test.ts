@@ -1,6 +1,7 @@
 // What stands around the log lines: a histogram of exactly the counts, fields as queries spell them, and saved searches.
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
+import { browserStorage, keepChoice } from "#src/console/base/storage.js";
 import { printLines } from "#src/console/logs/export-menu.js";
 import { chooseListedFields, collectBodyFields, listFieldTexts } from "#src/console/logs/field-paths.js";
 import { buildColumns, type Counts, convertToTimes, severityOrder } from "#src/console/logs/histogram.js";
@@ -152,6 +153,19 @@ describe("saved searches", () => {
     writeSaved(storage, { name: "a", address: "" });
     writeSaved(storage, { name: "b", address: "" });
     expect(storage.getItem("readout.queries")).toBeNull();
+  });
+
+  test("say so where the browser keeps nothing", () => {
+    const full = () => {
+      throw new DOMException("full", "QuotaExceededError");
+    };
+    const storage = { ...createStorage(), setItem: full };
+    expect(writeSaved(storage, { name: "a", address: "#/logs" })).toMatch(/does not keep it/);
+    // Node has no storage of a page, as a browser that blocks it.
+    vi.stubGlobal("localStorage", undefined);
+    expect(browserStorage.getItem("readout.queries")).toBeNull();
+    expect(() => keepChoice("readout.zone", "local")).not.toThrow();
+    vi.unstubAllGlobals();
   });
 
   test("are as many as are kept, and none is lost for another one", () => {

@@ -2,6 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { addTerm, printFieldTerm, printTagTerm, printTerm } from "#src/console/search/query.js";
+import { restoreBreaks } from "#src/console/search/query-box.js";
 import type { Filter } from "#src/log-query/ast.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { print } from "#src/log-query/print.ts";
@@ -108,4 +109,17 @@ test("keeps unusual white space at the end of a value", () => {
 test("adds a term once", () => {
   expect(addTerm("a=b", "a=b")).toBe("a=b");
   expect(print(parse(addTerm("a=b OR c=d", "e=f")))).toBe("(a=b OR c=d) AND e=f");
+});
+
+test("a query that was written is read with its own line breaks, and one that was typed as it stands", () => {
+  const breaks = fc
+    .array(fc.constantFrom("\r\n", "\r", "\n", "a"), { maxLength: 6 })
+    .map((all) => all.join(""));
+  fc.assert(
+    fc.property(breaks, fc.constantFrom("", "b"), (written, typed) => {
+      // As the value of a text area: https://html.spec.whatwg.org/#textarea-line-break-normalisation-element
+      const shown = written.replaceAll("\r\n", "\n").replaceAll("\r", "\n") + typed;
+      expect(restoreBreaks(shown, written)).toBe(typed === "" ? written : shown);
+    }),
+  );
 });

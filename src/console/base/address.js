@@ -53,6 +53,12 @@ const millis = {
   write: String,
 };
 
+/** A bound as someone types it, with no more digits than an address has; zero for none. @param {string} typed */
+export function readMillisBound(typed) {
+  const value = Math.min(Number(typed), 999_999_999);
+  return value > 0 ? Number(value.toFixed(6)) : 0;
+}
+
 /** By tag key: a value, or a pattern with `*`. @type {Parameter<Readonly<Record<string, string>>>} */
 const tags = {
   initial: {},

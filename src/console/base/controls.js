@@ -1,8 +1,10 @@
 // The controls that several views share: the range, and the two ways to take a request elsewhere.
 import { isInstant, resolveRange } from "./address.js";
-import { createButton, createElement, createField, createSelect } from "./dom.js";
-import { showExplanation } from "./explanation.js";
+import { requestJson } from "./api.js";
+import { createButton, createElement, createField, createSelect, replaceChildren } from "./dom.js";
 import { printCurl, printGraphiqlAddress } from "./share.js";
+import { createFailureState, createLoadingState } from "./states.js";
+import { createTree } from "./tree.js";
 
 /** @typedef {import("./address.js").Range} Range */
 
@@ -51,7 +53,7 @@ export function createRangePicker(changed) {
   const read = () => {
     const ends = "from" in shown ? shown : { from: "", to: "" };
     const range = { from: readTime(from, ends.from), to: readTime(to, ends.to) };
-    const isOrdered = range.from <= range.to;
+    const isOrdered = !(Date.parse(range.from) > Date.parse(range.to));
     to.setCustomValidity(isOrdered ? "" : "This is before the beginning.");
     const isRead = isInstant(range.from) && isInstant(range.to) && isOrdered;
     return isRead && (range.from !== ends.from || range.to !== ends.to) ? range : undefined;
@@ -151,5 +153,37 @@ export async function copyText(text) {
     const isDone = document.execCommand("copy");
     area.remove();
     return isDone;
+  }
+}
+
+/** Opens a dialog with what a request means and asks of the sources, as the API explains it. @param {import("./share.js").Request} request */
+async function showExplanation(request) {
+  const shown = createElement("div", {}, createLoadingState("the explanation"));
+  const dialog = createElement(
+    "dialog",
+    { class: "explanation", "aria-label": "Explanation" },
+    createElement(
+      "form",
+      { method: "dialog" },
+      createElement("h2", {}, "Explanation"),
+      createElement("button", {}, "Close"),
+    ),
+    shown,
+  );
+  const closed = new AbortController();
+  dialog.addEventListener("close", () => {
+    closed.abort();
+    dialog.remove();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  try {
+    const answer = await requestJson({ ...request, path: `${request.path}?explain=true` }, closed.signal);
+    replaceChildren(
+      shown,
+      createTree(answer, () => undefined),
+    );
+  } catch (error) {
+    if (!closed.signal.aborted) replaceChildren(shown, createFailureState(error));
   }
 }

@@ -1,5 +1,6 @@
 // Searches that a reader has named, kept in this browser. What is kept is the address, so a saved search is also a link.
 import { createButton, createElement, renderUntrusted, replaceChildren } from "../base/dom.js";
+import { browserStorage } from "../base/storage.js";
 
 /** @typedef {{ readonly name: string, readonly address: string }} Saved */
 
@@ -35,9 +36,13 @@ export function writeSaved(storage, { name, address }) {
   const all = address === "" ? others : [...others, { name, address }];
   if (all.length > maxSaved) return `No more than ${maxSaved} searches are kept. Forget one first.`;
   const sorted = all.sort((a, b) => (a.name < b.name ? -1 : 1));
-  if (sorted.length === 0) storage.removeItem(key);
-  else storage.setItem(key, JSON.stringify(sorted));
-  return "";
+  try {
+    if (sorted.length === 0) storage.removeItem(key);
+    else storage.setItem(key, JSON.stringify(sorted));
+    return "";
+  } catch {
+    return "This browser does not keep it: site data are blocked, or their space is used up.";
+  }
 }
 
 /** A menu of them, and a field to save what is shown now. @param {() => string} readAddress of what is shown */
@@ -59,9 +64,9 @@ export function createSavedMenu(readAddress) {
   );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    statusLine.textContent = writeSaved(localStorage, { name: name.value.trim(), address: readAddress() });
+    statusLine.textContent = writeSaved(browserStorage, { name: name.value.trim(), address: readAddress() });
     if (statusLine.textContent === "") name.value = "";
-    write();
+    fillList();
   });
   const root = createElement(
     "details",
@@ -69,11 +74,11 @@ export function createSavedMenu(readAddress) {
     createElement("summary", { class: "button" }, "Saved"),
     createElement("div", { class: "menu-body" }, list, form, statusLine),
   );
-  root.addEventListener("toggle", () => root.open && write());
+  root.addEventListener("toggle", () => root.open && fillList());
   return root;
 
-  function write() {
-    const all = readSaved(localStorage);
+  function fillList() {
+    const all = readSaved(browserStorage);
     replaceChildren(
       list,
       all.length === 0 && createElement("li", { class: "muted" }, "Nothing is saved in this browser."),
@@ -85,8 +90,8 @@ export function createSavedMenu(readAddress) {
           createButton(
             `Forget ${saved.name}`,
             () => {
-              statusLine.textContent = writeSaved(localStorage, { name: saved.name, address: "" });
-              write();
+              statusLine.textContent = writeSaved(browserStorage, { name: saved.name, address: "" });
+              fillList();
             },
             {},
             "✕",

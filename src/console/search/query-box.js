@@ -33,6 +33,10 @@ export function createQueryBox({ label, placeholder, submit, suggest }) {
   root.append(createElement("div", { class: "query-box" }, copy, area), errorLine);
   if (list !== undefined) root.append(list.root);
 
+  /** What the page has written, of which the area has only its own line breaks. */
+  let written = "";
+  const read = () => restoreBreaks(area.value, written);
+
   function clear() {
     area.removeAttribute("aria-invalid");
     errorLine.hidden = true;
@@ -41,11 +45,12 @@ export function createQueryBox({ label, placeholder, submit, suggest }) {
 
   return {
     root,
-    read: () => area.value,
+    read,
     focus: () => area.focus(),
     /** @param {string} query */
     write(query) {
-      if (area.value !== query) area.value = query;
+      if (read() !== query) area.value = query;
+      written = query;
       clear();
     },
     /**
@@ -53,7 +58,7 @@ export function createQueryBox({ label, placeholder, submit, suggest }) {
      * @param {unknown} error @param {string} query that was asked
      */
     explain(error, query) {
-      const text = area.value;
+      const text = read();
       const place = text === query ? locateError(error, query) : undefined;
       if (place === undefined) return false;
       const { start, end, message } = place;
@@ -72,6 +77,15 @@ export function createQueryBox({ label, placeholder, submit, suggest }) {
       return true;
     },
   };
+}
+
+/**
+ * The query that was written, where the area has it still: a browser makes one kind of line breaks of all, and a value with
+ * another would no longer be found.
+ * @param {string} shown in the area @param {string} written
+ */
+export function restoreBreaks(shown, written) {
+  return written.replaceAll(/\r\n?/g, "\n") === shown ? written : shown;
 }
 
 /**

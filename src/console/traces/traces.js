@@ -1,5 +1,5 @@
 // The listing of traces: requests and errors, as filters choose them.
-import { resolveRange } from "../base/address.js";
+import { readMillisBound, resolveRange } from "../base/address.js";
 import { buildPost, requestJson } from "../base/api.js";
 import { createRangePicker, createSearchForm, createShareBar } from "../base/controls.js";
 import { createButton, createElement, createField, createSelect, replaceChildren } from "../base/dom.js";
@@ -153,7 +153,7 @@ function createDigestChip(change) {
 
 /** What stands in the boxes, searched for or not. @param {TracesView} view */
 function readTyped({ query, namespace, action, least, below }) {
-  const [min, max] = [Math.max(0, Number(least.value)), Math.max(0, Number(below.value))];
+  const [min, max] = [readMillisBound(least.value), readMillisBound(below.value)];
   const typed = { query: query.read(), namespace: namespace.value, action: action.value, min, below: max };
   return max === 0 ? typed : { ...typed, order: /** @type {const} */ ("slowest") };
 }

@@ -1,15 +1,8 @@
 // The page: it knows the token, the sites and the address, and shows the view that the address names. Every change of
 // what is shown goes through the address, so back and forward always work; what an older address asked for is aborted.
 import { printAddress, readAddress } from "./base/address.js";
-import { Failure, isAborted, readToken, requestViewer, storeToken, unauthorizedEvent } from "./base/api.js";
-import {
-  createButton,
-  createElement,
-  createField,
-  createSelect,
-  fillSelect,
-  replaceChildren,
-} from "./base/dom.js";
+import { Failure, isAborted, readToken, storeToken, unauthorizedEvent } from "./base/api.js";
+import { createButton, createElement, createField, replaceChildren } from "./base/dom.js";
 import { createEmptyPage, createFailureState, createLoadingState } from "./base/states.js";
 import { startKeyboard } from "./keyboard.js";
 import { readPlace, restorePlace, trackPlaces } from "./places.js";
@@ -24,6 +17,7 @@ import {
   writeUnread,
 } from "./refresh.js";
 import { confirmSignIn, finishSignIn, forgetSignIn, renewSignIn } from "./sign-in/sign-in.js";
+import { createSiteChoice } from "./site-choice.js";
 import { createTabs } from "./tabs.js";
 import { createRefreshSelect, createThemeSwitch, createZoneSwitch } from "./toolbar.js";
 import { views } from "./views.js";
@@ -44,8 +38,6 @@ function requireElement(id) {
   return found;
 }
 
-/** Undefined until the server has told. @type {readonly Site[] | undefined} */
-let sites;
 /** @type {{ readonly name: ViewName, readonly view: View } | undefined} */
 let current;
 /** The view whose modules could not be read when it was last asked for. @type {ViewName | undefined} */
@@ -53,7 +45,7 @@ let unread;
 let running = new AbortController();
 const enterStep = trackPlaces(() => current?.view.countRows?.() ?? 0);
 
-const siteChoice = createSelect([], (site) => {
+const sites = createSiteChoice((site) => {
   const { view } = readAddress(location.hash);
   openAddress(printAddress(view === "trace" ? "traces" : view, { site }));
 });
@@ -64,7 +56,6 @@ const refreshField = createField(
   createRefreshSelect(() => void refreshView()),
   "site",
 );
-const siteField = createField("Site", siteChoice, "site");
 const forget = createButton("Sign out", () => askToken());
 
 /** @param {string} address */
@@ -79,17 +70,17 @@ async function showView() {
   running.abort();
   running = new AbortController();
   if (readToken() === "") return askToken();
-  if (sites === undefined) return void start();
+  if (sites.count === undefined) return void start();
   const place = enterStep();
   const { view: name, state } = readAddress(location.hash);
-  const site = sites.find(({ id }) => id === state.site) ?? (state.site === "" ? sites[0] : undefined);
+  const site = sites.find(state.site);
   showTabs(name, site?.id ?? state.site);
-  siteChoice.value = site?.id ?? "";
+  sites.write(site?.id ?? "");
   document.title = `${views[name].title} · ${site?.id ?? "no site"} · Readout`;
   if (site === undefined) {
     current = undefined;
     const shown =
-      sites.length === 0
+      sites.count === 0
         ? createEmptyPage("No sites", "This token may see none.")
         : createEmptyPage("No such site", "This token may see no site of that name. Choose one above.");
     replaceChildren(main, shown);
@@ -165,12 +156,12 @@ function showUnreadPart() {
 function askToken(reason) {
   storeToken("");
   forgetSignIn();
-  sites = undefined;
+  sites.forget();
   current = undefined;
   running.abort();
   running = new AbortController();
   document.title = "Readout";
-  for (const element of [siteField, refreshField, forget, tabs]) element.hidden = true;
+  for (const element of [sites.field, refreshField, forget, tabs]) element.hidden = true;
   void showTokenForm(reason, running.signal);
 }
 
@@ -214,15 +205,10 @@ async function start({ focus = false } = {}) {
   // Its modules come meanwhile. Whoever shows the view learns whether they could be read.
   views[readAddress(location.hash).view].load().catch(() => {});
   try {
-    const viewer = await requestViewer(running.signal);
-    ({ sites } = viewer);
+    const user = await sites.read(running.signal);
     confirmSignIn();
-    forget.title = `Signed in as ${viewer.user}`;
-    fillSelect(
-      siteChoice,
-      viewer.sites.map(({ id }) => [id, id]),
-    );
-    for (const element of [siteField, refreshField, forget]) element.hidden = false;
+    forget.title = `Signed in as ${user}`;
+    for (const element of [sites.field, refreshField, forget]) element.hidden = false;
     await showView();
     if (focus) current?.view.focus?.();
   } catch (error) {
@@ -239,7 +225,7 @@ async function start({ focus = false } = {}) {
 async function refreshView({ isAsked = false } = {}) {
   const [shown, address] = [current, location.hash];
   const { view: name, state } = readAddress(address);
-  const site = sites?.find(({ id }) => id === state.site) ?? (state.site === "" ? sites?.[0] : undefined);
+  const site = sites.find(state.site);
   if (shown === undefined || site === undefined || shown.name !== name || staged !== undefined) return;
   const { root } = shown.view;
   const inUse = "something is typed, selected or open.";
@@ -274,7 +260,7 @@ async function refreshView({ isAsked = false } = {}) {
 
 tools.append(
   refreshField,
-  siteField,
+  sites.field,
   createZoneSwitch(() => void showZone()),
   createThemeSwitch(),
   forget,

@@ -13,6 +13,7 @@ import {
   readTyped,
   rememberField,
   replaceView,
+  stageView,
   writeTyped,
   writeUnread,
 } from "./refresh.js";
@@ -49,8 +50,8 @@ const sites = createSiteChoice((site) => {
   const { view } = readAddress(location.hash);
   openAddress(printAddress(view === "trace" ? "traces" : view, { site }));
 });
-/** A view that is read anew, and not shown yet. @type {View | undefined} */
-let staged;
+/** Ends the reading of a view anew that is not shown yet. @type {AbortController | undefined} */
+let staging;
 const refreshField = createField(
   "Refresh",
   createRefreshSelect(() => void refreshView()),
@@ -226,20 +227,24 @@ async function refreshView({ isAsked = false } = {}) {
   const [shown, address] = [current, location.hash];
   const { view: name, state } = readAddress(address);
   const site = sites.find(state.site);
-  if (shown === undefined || site === undefined || shown.name !== name || staged !== undefined) return;
+  if (shown === undefined || site === undefined || shown.name !== name) return;
+  if (staging !== undefined && !isAsked) return;
   const { root } = shown.view;
   const inUse = "something is typed, selected or open.";
   if (isInUse(root)) return isAsked ? writeUnread(root, inUse) : undefined;
+  // Who asks again does not wait for what hangs.
+  staging?.abort();
   const [old, next] = [running, new AbortController()];
+  staging = next;
   const abort = () => next.abort();
   old.signal.addEventListener("abort", abort, { once: true });
   try {
-    staged = await makeView(name, next.signal);
+    const staged = await makeView(name, next.signal);
     if (staged === undefined) return;
-    staged.root.classList.add("staged");
-    main.append(staged.root);
-    await staged.show({ ...state, site: site.id }, next.signal, site, readPlace(shown.view.countRows));
-    staged.root.classList.remove("staged");
+    const place = readPlace(shown.view.countRows);
+    await stageView(main, staged.root, () =>
+      staged.show({ ...state, site: site.id }, next.signal, site, place),
+    );
     if (next.signal.aborted || current !== shown) return staged.root.remove();
     const isLeft = location.hash !== address || isInUse(root);
     const failure = findFailure(root) === undefined ? findFailure(staged.root) : undefined;
@@ -249,12 +254,12 @@ async function refreshView({ isAsked = false } = {}) {
       if (failure !== undefined || isAsked) writeUnread(root, failure ?? inUse);
       return;
     }
-    [current, running] = [{ name, view: staged }, next];
+    [current, running, staging] = [{ name, view: staged }, next, undefined];
     old.signal.removeEventListener("abort", abort);
     old.abort();
     await replaceView(root, staged.root, next.signal);
   } finally {
-    staged = undefined;
+    if (staging === next) staging = undefined;
   }
 }
 

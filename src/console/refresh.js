@@ -64,6 +64,14 @@ export function writeUnread(root, why) {
   else status.append(" ", notice);
 }
 
+/** Has a view read out of sight. @param {HTMLElement} main @param {HTMLElement} root @param {() => unknown} show */
+export async function stageView(main, root, show) {
+  root.classList.add("staged");
+  main.append(root);
+  await show();
+  root.classList.remove("staged");
+}
+
 /**
  * Puts a view in the place of another one: what is open there, the series that are hidden, the focus and the place.
  * @param {HTMLElement} old @param {HTMLElement} next @param {AbortSignal} signal of the next one

@@ -41,6 +41,8 @@ function describeSite(id: string, { sites, hasScope }: Context): ViewedSite {
 interface Viewer {
   readonly user: string;
   readonly sites: readonly ViewedSite[];
+  /** After which the console need not wait for an answer. */
+  readonly deadline_ms: number;
 }
 
 /** What the console opens with; most of it is in GraphQL, which a server loads with its first query only. */
@@ -58,6 +60,7 @@ export const viewer: Operation<undefined, Viewer> = {
   run: async (_, context) => ({
     user: context.user,
     sites: [...context.sites.keys()].map((id) => describeSite(id, context)),
+    deadline_ms: context.limits.deadline,
   }),
 };
 

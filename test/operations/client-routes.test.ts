@@ -159,6 +159,7 @@ describe("what the console opens with", () => {
           sources: logs.sources.map((source) => source.id),
           deploys,
         })),
+        deadline_ms: 30_000,
       },
     ]);
     expect(told.sites).toHaveLength(sites);

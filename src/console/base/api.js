@@ -47,6 +47,38 @@ export function isAborted(error) {
   return error instanceof DOMException && error.name === "AbortError";
 }
 
+/** Between the server's own deadline and the moment from which on its answer is not waited for any more. */
+const marginMillis = 30_000;
+/** How long an answer is waited for; the server tells its deadline with the sites. */
+let answerMillis = 30_000 + marginMillis;
+/** How long a stream may be silent: three heartbeats of the server. */
+const silenceMillis = 45_000;
+
+/**
+ * Ends a request whose answer does not come: a connection that a proxy or a sleep has lost tells nothing. `wait` begins to
+ * count, and begins anew where it is called again.
+ * @param {AbortSignal} signal ends it, too
+ */
+function createWatch(signal) {
+  const silent = new AbortController();
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  return {
+    signal: AbortSignal.any([signal, silent.signal]),
+    /** @param {number} millis */
+    wait(millis) {
+      clearTimeout(timer);
+      timer = setTimeout(() => silent.abort(new Failure(0, "The server does not answer.")), millis);
+    },
+    stop: () => clearTimeout(timer),
+  };
+}
+
+/** What to throw where a connection ends. @param {AbortSignal} signal @param {string} message where nobody has ended it */
+function describeBreak(signal, message) {
+  return signal.aborted ? signal.reason : new Failure(0, message);
+}
+
 /**
  * @param {Request} request
  * @param {AbortSignal} signal
@@ -68,9 +100,8 @@ async function sendRequest({ method, path, body }, signal, headers = {}) {
       cache: "no-store",
       referrerPolicy: "no-referrer",
     });
-  } catch (error) {
-    if (isAborted(error)) throw error;
-    throw new Failure(0, "The server cannot be reached.");
+  } catch {
+    throw describeBreak(signal, "The server cannot be reached.");
   }
   if (response.status === 401) dispatchEvent(new Event(unauthorizedEvent));
   if (!response.ok) {
@@ -104,26 +135,36 @@ async function readFailure(response) {
  * @throws {Failure}
  */
 export async function requestJson(request, signal) {
-  const response = await sendRequest(request, signal);
-  let text;
-  try {
-    text = await response.text();
-  } catch (error) {
-    if (isAborted(error)) throw error;
-    throw new Failure(0, "The answer broke off. Try again, or ask for less.");
-  }
+  const { text, status } = await requestText(request, signal);
   // What nobody waits for any more must not be shown over what has taken its place.
   signal.throwIfAborted();
   try {
     return /** @type {T} */ (readJson(text));
   } catch {
     const advice = "Load this page anew: a proxy may ask you to sign in.";
-    throw new Failure(response.status, `Something else than the server answered. ${advice}`);
+    throw new Failure(status, `Something else than the server answered. ${advice}`);
+  }
+}
+
+/** @param {Request} request @param {AbortSignal} signal */
+async function requestText(request, signal) {
+  const watch = createWatch(signal);
+  watch.wait(answerMillis);
+  try {
+    const response = await sendRequest(request, watch.signal);
+    try {
+      return { text: await response.text(), status: response.status };
+    } catch {
+      throw describeBreak(watch.signal, "The answer broke off. Try again, or ask for less.");
+    }
+  } finally {
+    watch.stop();
   }
 }
 
 /**
- * The answer as a file of a type that is asked for.
+ * The answer as a file of a type that is asked for. It may take any time: the server has its deadline for each step, and a step
+ * may find nothing to send.
  * @param {Request} request @param {string} type @param {AbortSignal} signal
  * @throws {Failure}
  */
@@ -131,9 +172,8 @@ export async function requestBlob(request, type, signal) {
   const response = await sendRequest(request, signal, { Accept: type });
   try {
     return await response.blob();
-  } catch (error) {
-    if (isAborted(error)) throw error;
-    throw new Failure(0, "The file broke off. Try again, or ask for less.");
+  } catch {
+    throw describeBreak(signal, "The file broke off. Try again, or ask for less.");
   }
 }
 
@@ -182,12 +222,15 @@ export async function requestGraphql(query, variables, signal) {
  * @returns {Promise<{ readonly user: string, readonly sites: readonly Site[] }>}
  * @throws {Failure}
  */
-export function requestViewer(signal) {
-  return requestJson({ method: "GET", path: "/console/viewer" }, signal);
+export async function requestViewer(signal) {
+  /** @type {{ readonly user: string, readonly sites: readonly Site[], readonly deadline_ms?: number }} */
+  const viewer = await requestJson({ method: "GET", path: "/console/viewer" }, signal);
+  answerMillis = (viewer.deadline_ms ?? 30_000) + marginMillis;
+  return viewer;
 }
 
 /**
- * Reads a stream of events until it ends, breaks or is aborted.
+ * Reads a stream of events until it ends, breaks, falls silent or is aborted.
  * @param {Request} request
  * @param {{ readonly lastId: string }} resume
  * @param {AbortSignal} signal
@@ -195,23 +238,30 @@ export function requestViewer(signal) {
  * @throws {Failure} status 406 where the server answers, but not with a stream
  */
 export async function* streamEvents(request, { lastId }, signal) {
-  const response = await sendRequest(request, signal, {
-    Accept: "text/event-stream",
-    ...(lastId === "" ? {} : { "Last-Event-ID": lastId }),
-  });
-  if (!response.headers.get("Content-Type")?.startsWith("text/event-stream") || response.body === null) {
-    await response.body?.cancel();
-    throw new Failure(406, "Live tail is not available on this server.");
-  }
-  const read = createEventReader();
-  const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const watch = createWatch(signal);
+  watch.wait(answerMillis);
   try {
-    for (;;) {
-      const { done, value } = await pieces.read();
-      if (done) return;
-      yield read(value);
+    const response = await sendRequest(request, watch.signal, {
+      Accept: "text/event-stream",
+      ...(lastId === "" ? {} : { "Last-Event-ID": lastId }),
+    });
+    if (!response.headers.get("Content-Type")?.startsWith("text/event-stream") || response.body === null) {
+      await response.body?.cancel();
+      throw new Failure(406, "Live tail is not available on this server.");
+    }
+    const read = createEventReader();
+    const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    try {
+      for (;;) {
+        watch.wait(silenceMillis);
+        const { done, value } = await pieces.read();
+        if (done) return;
+        yield read(value);
+      }
+    } finally {
+      pieces.cancel().catch(() => {});
     }
   } finally {
-    pieces.cancel().catch(() => {});
+    watch.stop();
   }
 }

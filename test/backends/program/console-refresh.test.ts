@@ -24,7 +24,7 @@ const unread = () => page.locator(".unread").textContent();
 
 /** Presses the key; the view that is shown is another one then. */
 async function refresh(): Promise<void> {
-  const old = await page.locator("main > div").elementHandle();
+  const old = await page.locator("main > div:not(.staged)").elementHandle();
   await page.keyboard.press("r");
   await expect.poll(() => old?.evaluate((one) => one.isConnected)).toBe(false);
 }
@@ -116,6 +116,20 @@ describe("a view that is read anew", () => {
     await expect.poll(() => names.nth(2).getAttribute("aria-expanded")).toBe("true");
     expect(await page.locator(".expander[aria-expanded='true']").count()).toBe(2);
   });
+});
+
+test("a view whose answer does not come is read anew by another key", async () => {
+  await open(address("logs"));
+  await page.locator(".line-item").nth(5).waitFor();
+  await page.locator("#main").focus();
+  await page.route("**/logs/lines", () => {});
+  const asked = page.waitForRequest("**/logs/lines");
+  await page.keyboard.press("r");
+  await asked;
+  await page.unroute("**/logs/lines");
+  await refresh();
+  await expect.poll(() => page.locator("main > div").count()).toBe(1);
+  expect(await page.locator(".line-item").count()).toBeGreaterThan(5);
 });
 
 describe("a view stays as it is", () => {

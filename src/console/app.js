@@ -1,13 +1,21 @@
 // The page: it knows the token, the sites and the address, and shows the view that the address names. Every change of
 // what is shown goes through the address, so back and forward always work; what an older address asked for is aborted.
 import { printAddress, readAddress } from "./base/address.js";
-import { Failure, isAborted, readToken, storeToken, unauthorizedEvent } from "./base/api.js";
-import { createButton, createElement, createField, replaceChildren } from "./base/dom.js";
+import {
+  changedEvent,
+  Failure,
+  isAborted,
+  isPageServed,
+  readToken,
+  storeToken,
+  unauthorizedEvent,
+} from "./base/api.js";
+import { createButton, createElement, replaceChildren } from "./base/dom.js";
 import { createEmptyPage, createFailureState, createLoadingState } from "./base/states.js";
 import { startKeyboard } from "./keyboard.js";
 import { readPlace, restorePlace, trackPlaces } from "./places.js";
 import {
-  findFailure,
+  findNewFailure,
   forgetTyped,
   isInUse,
   readTyped,
@@ -20,7 +28,7 @@ import {
 import { confirmSignIn, finishSignIn, forgetSignIn, renewSignIn } from "./sign-in/sign-in.js";
 import { createSiteChoice } from "./site-choice.js";
 import { createTabs } from "./tabs.js";
-import { createRefreshSelect, createThemeSwitch, createZoneSwitch } from "./toolbar.js";
+import { createRefreshField, createThemeSwitch, createZoneSwitch } from "./toolbar.js";
 import { views } from "./views.js";
 
 /** @typedef {import("./base/address.js").ViewName} ViewName */
@@ -52,11 +60,7 @@ const sites = createSiteChoice((site) => {
 });
 /** Ends the reading of a view anew that is not shown yet. @type {AbortController | undefined} */
 let staging;
-const refreshField = createField(
-  "Refresh",
-  createRefreshSelect(() => void refreshView()),
-  "site",
-);
+const refreshField = createRefreshField(() => void refreshView());
 const forget = createButton("Sign out", () => askToken());
 
 /** @param {string} address */
@@ -85,16 +89,23 @@ async function showView() {
         ? createEmptyPage("No sites", "This token may see none.")
         : createEmptyPage("No such site", "This token may see no site of that name. Choose one above.");
     replaceChildren(main, shown);
-    return;
+    return checkSites();
   }
   await showState(name, { ...state, site: site.id }, site, running.signal, place);
 }
 
-/** Writes the times of what is shown in another zone; what is typed and not sent stays. */
-async function showZone() {
+/** Shows the view again, as in another zone; what is typed and not sent stays. */
+async function showAgain() {
   const typed = readTyped(main);
   await showView();
   writeTyped(typed);
+}
+
+/** Asks for the sites again, and shows the view again where its own is another one. */
+async function checkSites() {
+  if (sites.count === undefined) return;
+  const { state } = readAddress(location.hash);
+  if (await sites.check(state.site, running.signal)) await showAgain();
 }
 
 /** @param {ViewName} name @param {object} state @param {Site} site @param {AbortSignal} signal @param {import("./places.js").Place} [place] */
@@ -133,17 +144,11 @@ async function makeView(name, signal) {
   } catch {
     if (signal.aborted) return undefined;
     // A browser may remember a module that it could not read until the page is loaded again.
-    if (unread === name && (await isServed())) location.reload();
+    if (unread === name && (await isPageServed())) location.reload();
     else if (!signal.aborted) showUnreadPart();
     unread = name;
     return undefined;
   }
-}
-
-/** Whether the page can be loaded again. */
-async function isServed() {
-  const answer = await fetch(location.pathname, { method: "HEAD", cache: "no-store" }).catch(() => undefined);
-  return answer?.ok === true;
 }
 
 function showUnreadPart() {
@@ -226,9 +231,8 @@ async function start({ focus = false } = {}) {
 async function refreshView({ isAsked = false } = {}) {
   const [shown, address] = [current, location.hash];
   const { view: name, state } = readAddress(address);
-  const site = sites.find(state.site);
-  if (shown === undefined || site === undefined || shown.name !== name) return;
-  if (staging !== undefined && !isAsked) return;
+  if (shown === undefined) return checkSites();
+  if (shown.name !== name || (staging !== undefined && !isAsked)) return;
   const { root } = shown.view;
   const inUse = "something is typed, selected or open.";
   if (isInUse(root)) return isAsked ? writeUnread(root, inUse) : undefined;
@@ -239,6 +243,9 @@ async function refreshView({ isAsked = false } = {}) {
   const abort = () => next.abort();
   old.signal.addEventListener("abort", abort, { once: true });
   try {
+    await sites.check(state.site, next.signal);
+    const site = sites.find(state.site);
+    if (site === undefined) return writeUnread(root, "this token may see no site of that name.");
     const staged = await makeView(name, next.signal);
     if (staged === undefined) return;
     const place = readPlace(shown.view.countRows);
@@ -247,7 +254,7 @@ async function refreshView({ isAsked = false } = {}) {
     );
     if (next.signal.aborted || current !== shown) return staged.root.remove();
     const isLeft = location.hash !== address || isInUse(root);
-    const failure = findFailure(root) === undefined ? findFailure(staged.root) : undefined;
+    const failure = findNewFailure(root, staged.root);
     if (isLeft || failure !== undefined) {
       staged.root.remove();
       next.abort();
@@ -266,7 +273,7 @@ async function refreshView({ isAsked = false } = {}) {
 tools.append(
   refreshField,
   sites.field,
-  createZoneSwitch(() => void showZone()),
+  createZoneSwitch(() => void showAgain()),
   createThemeSwitch(),
   forget,
 );
@@ -288,4 +295,5 @@ addEventListener(
   unauthorizedEvent,
   () => void signInAgain("This token is not accepted: it is unknown or has expired."),
 );
+addEventListener(changedEvent, () => void checkSites());
 void open();

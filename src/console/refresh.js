@@ -50,8 +50,13 @@ export function isInUse(root) {
   return isInField || readTyped(root).size > 0 || isSelected || isOpen;
 }
 
+/** Why a view could not be read where the old one could. @param {HTMLElement} old @param {HTMLElement} next */
+export function findNewFailure(old, next) {
+  return findFailure(old) === undefined ? findFailure(next) : undefined;
+}
+
 /** Why a view could not be read, undefined where it could. @param {HTMLElement} root */
-export function findFailure(root) {
+function findFailure(root) {
   return root.querySelector(".state-failed > p:not(.state-title)")?.textContent ?? undefined;
 }
 

@@ -1,5 +1,5 @@
 // The controls of the toolbar, on every view: how often it is refreshed, the time zone, and the theme.
-import { createElement, createHiddenText, createSelect } from "./base/dom.js";
+import { createElement, createField, createHiddenText, createSelect } from "./base/dom.js";
 import { setZone } from "./base/format.js";
 import { browserStorage, keepChoice } from "./base/storage.js";
 
@@ -12,16 +12,16 @@ const intervals = /** @type {const} */ ([
 
 /**
  * Refreshes the view at the chosen interval, unless the tab is hidden.
- * @param {() => void} refresh @returns {HTMLSelectElement} how often
+ * @param {() => void} refresh @returns {HTMLElement} the choice how often
  */
-export function createRefreshSelect(refresh) {
+export function createRefreshField(refresh) {
   /** @type {ReturnType<typeof setInterval> | undefined} */
   let timer;
   const made = createSelect(intervals, (value) => {
     clearInterval(timer);
     timer = value === "0" ? undefined : setInterval(act, Number(value) * 1_000);
   });
-  return made;
+  return createField("Refresh", made, "site");
 
   function act() {
     if (!document.hidden) refresh();

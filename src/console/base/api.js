@@ -8,6 +8,8 @@ import { readJson } from "./json.js";
 const tokenKey = "readout.token";
 /** What the window is told when the server does not take the token. */
 export const unauthorizedEvent = "readout-refused";
+/** What the window is told when the sites or their sources may have changed. */
+export const changedEvent = "readout-changed";
 
 let heldToken = "";
 
@@ -108,9 +110,17 @@ async function sendRequest({ method, path, body }, signal, headers = {}) {
     const failure = await readFailure(response);
     // It would be shown over what has taken the place of the request.
     signal.throwIfAborted();
+    noteMissing(failure);
     throw failure;
   }
   return response;
+}
+
+/** A site or a source that the server does not have. @param {Failure} failure */
+function noteMissing({ status, details }) {
+  const issues = Array.isArray(details.issues) ? details.issues : [];
+  if (status === 404 || issues.some(({ path }) => /^source_ids\b/.test(path)))
+    dispatchEvent(new Event(changedEvent));
 }
 
 /** @param {Response} response */
@@ -177,6 +187,12 @@ export async function requestBlob(request, type, signal) {
   }
 }
 
+/** Whether the page can be loaded again. */
+export async function isPageServed() {
+  const answer = await fetch(location.pathname, { method: "HEAD", cache: "no-store" }).catch(() => undefined);
+  return answer?.ok === true;
+}
+
 /** @param {string} path @param {Readonly<Record<string, unknown>>} body @returns {Request} */
 export function buildPost(path, body) {
   return { method: "POST", path: `/api/v2/${path}`, body };
@@ -207,7 +223,9 @@ export async function requestGraphql(query, variables, signal) {
   const [error] = errors;
   if (error !== undefined) {
     const { status = 422, slug, details } = error.extensions ?? {};
-    throw new Failure(status, error.message, slug, details);
+    const failure = new Failure(status, error.message, slug, details);
+    noteMissing(failure);
+    throw failure;
   }
   if (data == null) throw new Failure(500, "The server answered without data.");
   return data;

@@ -1,5 +1,5 @@
 // New lines on top of the list, as they come.
-import { buildPost, Failure, isAborted, streamEvents } from "../base/api.js";
+import { buildPost, changedEvent, Failure, isAborted, streamEvents } from "../base/api.js";
 import { createElement, replaceChildren } from "../base/dom.js";
 import { isTailSourceFailing } from "../base/events.js";
 import { perPage, takeNew, writeCount } from "./log-search.js";
@@ -51,7 +51,7 @@ async function readTail(search, tail) {
   let fails = false;
   for await (const { events, id } of streamEvents(tail.request, { lastId: tail.lastId }, search.signal)) {
     tail.lastId = id;
-    throwIfRefused(events);
+    readEnd(events);
     fails = isTailSourceFailing(fails, events);
     live.dataset.state = fails ? "connecting" : "on";
     insertLines(
@@ -97,12 +97,13 @@ function isFinal(error) {
 }
 
 /**
- * A tail that its server ended for good.
+ * A tail that its server ended, maybe for good.
  * @param {readonly import("../base/events.js").ServerEvent[]} events
  * @throws {Failure}
  */
-function throwIfRefused(events) {
+function readEnd(events) {
   const end = events.find(({ event }) => event === "end");
   const { reason, message } = end === undefined ? {} : JSON.parse(end.data);
+  if (reason === "reloaded") dispatchEvent(new Event(changedEvent));
   if (reason === "refused") throw new Failure(422, String(message));
 }

@@ -132,6 +132,79 @@ test("a view whose answer does not come is read anew by another key", async () =
   expect(await page.locator(".line-item").count()).toBeGreaterThan(5);
 });
 
+describe("sites and sources that a reload has changed", () => {
+  /** What the server tells, with these sources of the demo; further answers are those of the server. */
+  async function tell(sources: readonly string[], times?: number): Promise<void> {
+    const json = { user: "ana", sites: [{ id: "demo-shop", sources, deploys: true }], deadline_ms: 30_000 };
+    await page.route(
+      "**/console/viewer",
+      (route) => route.fulfill({ json }),
+      times === undefined ? {} : { times },
+    );
+  }
+  const chips = () => page.locator(".chip").allTextContents();
+  const all = ["app", "nginx", "worker"];
+
+  test("are read with a view that is read anew", async () => {
+    await tell(["app"], 1);
+    await open(address("logs"));
+    await page.locator(".line-item").first().waitFor();
+    expect(await chips()).toEqual(["app"]);
+    await page.locator("#main").focus();
+    await refresh();
+    expect(await chips()).toEqual(all);
+  });
+
+  test("are read again where one is not there any more", async () => {
+    await tell(["app", "gone"], 1);
+    const refused = page.waitForResponse((answer) => answer.status() === 422);
+    await open(address("logs"));
+    await refused;
+    await page.locator(".line-item").first().waitFor();
+    expect(await chips()).toEqual(all);
+  });
+
+  test("are not asked for without end where one is not there", async () => {
+    let asked = 0;
+    page.on("request", (request) => {
+      if (request.url().endsWith("/console/viewer")) asked += 1;
+    });
+    await tell(["gone"]);
+    await open(address("logs"));
+    await page.locator(".state-failed").waitFor();
+    await page.waitForLoadState("networkidle");
+    // Once to begin with, and at most once for each request of the view.
+    expect(asked).toBeGreaterThan(1);
+    expect(asked).toBeLessThan(5);
+  });
+
+  test("are read again where the address names an unknown site", async () => {
+    await page.route(
+      "**/console/viewer",
+      (route) => route.fulfill({ json: { user: "ana", sites: [], deadline_ms: 30_000 } }),
+      { times: 1 },
+    );
+    await open(address("logs", { site: "demo-shop" }));
+    await page.locator(".line-item").first().waitFor();
+    expect(await page.getByLabel("Site").locator("option").allTextContents()).toEqual([
+      "demo-shop",
+      "demo-blog",
+    ]);
+  });
+
+  test("are read again where a reload ends a live tail", async () => {
+    await tell(["app"], 1);
+    await page.route("**/logs/lines", (route) => {
+      if (route.request().headers().accept !== "text/event-stream") return route.fallback();
+      const body = 'event: end\ndata: {"reason":"reloaded"}\n\n';
+      return route.fulfill({ contentType: "text/event-stream", body });
+    });
+    await open("#/logs?live=1");
+    await expect.poll(chips).toEqual(all);
+    await page.locator(".line-item").first().waitFor();
+  });
+});
+
 describe("a view stays as it is", () => {
   test("where something is typed meanwhile, and says so", async () => {
     await open(address("logs"));

@@ -1,6 +1,7 @@
 // What the console tells of answers that are none of the API's, that do not come, or that nobody waits for any more.
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { isAborted, requestJson, requestViewer, streamEvents } from "#src/console/base/api.js";
+import { isAborted, readServerTime, requestJson, requestViewer } from "#src/console/base/api.js";
+import { streamEvents } from "#src/console/base/events.js";
 
 beforeEach(() => {
   vi.stubGlobal("sessionStorage", { getItem: () => "token" });
@@ -104,4 +105,20 @@ test("a stream that misses three heartbeats fails, and one whose heartbeats come
   await vi.advanceTimersByTimeAsync(1_000);
   expect(await failed).toMatchObject(silent);
   expect(vi.getTimerCount()).toBe(0);
+});
+
+test.each([
+  { named: "an hour behind", lead: 3_600_000, wanted: 3_600_000 },
+  { named: "an hour ahead", lead: -3_600_000, wanted: -3_600_000 },
+  { named: "as far off as an answer takes", lead: -3_000, wanted: 0 },
+])("the time is the server's where the browser's clock is $named", async ({ lead, wanted }) => {
+  vi.useFakeTimers({ now: Date.UTC(2026, 0, 31, 12) });
+  const headers = { Date: new Date(Date.now() + lead).toUTCString() };
+  vi.stubGlobal("fetch", async () => Response.json({}, { headers }));
+  await requestJson({ method: "GET", path: "/" }, new AbortController().signal);
+  expect(Math.abs(readServerTime() - Date.now() - wanted)).toBeLessThanOrEqual(1_000);
+  // Where an answer does not tell, it is as it was.
+  vi.stubGlobal("fetch", async () => Response.json({}));
+  await requestJson({ method: "GET", path: "/" }, new AbortController().signal);
+  expect(Math.abs(readServerTime() - Date.now() - wanted)).toBeLessThanOrEqual(1_000);
 });

@@ -1,6 +1,5 @@
 // Requests to the API. A token that was typed lies in the session's storage, which ends with the tab; one of an identity provider
 // in memory, which ends with the page. Either goes out as a header only.
-import { createEventReader } from "./events.js";
 import { readJson } from "./json.js";
 
 /** @typedef {import("./share.js").Request} Request */
@@ -53,27 +52,38 @@ export function isAborted(error) {
 const marginMillis = 30_000;
 /** How long an answer is waited for; the server tells its deadline with the sites. */
 let answerMillis = 30_000 + marginMillis;
-/** How long a stream may be silent: three heartbeats of the server. */
-const silenceMillis = 45_000;
 
 /**
- * Ends a request whose answer does not come: a connection that a proxy or a sleep has lost tells nothing. `wait` begins to
- * count, and begins anew where it is called again.
+ * Ends a request whose answer does not come: a connection that a proxy or a sleep has lost tells nothing. `wait` has it
+ * wait for something else.
  * @param {AbortSignal} signal ends it, too
  */
-function createWatch(signal) {
+export function createWatch(signal) {
   const silent = new AbortController();
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
-  return {
-    signal: AbortSignal.any([signal, silent.signal]),
-    /** @param {number} millis */
-    wait(millis) {
-      clearTimeout(timer);
-      timer = setTimeout(() => silent.abort(new Failure(0, "The server does not answer.")), millis);
-    },
-    stop: () => clearTimeout(timer),
+  /** @param {number} millis */
+  const wait = (millis) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => silent.abort(new Failure(0, "The server does not answer.")), millis);
   };
+  wait(answerMillis);
+  return { signal: AbortSignal.any([signal, silent.signal]), wait, stop: () => clearTimeout(timer) };
+}
+
+/** By how much the server's clock is ahead of the browser's, in milliseconds; zero where they go together. */
+let clockLead = 0;
+
+/** The server's time, in milliseconds since 1970: lines are dated by clocks like its own, and not by the browser's. */
+export function readServerTime() {
+  return Date.now() + clockLead;
+}
+
+/** @param {string | null} date of an answer, which is cut to the second */
+function noteServerTime(date) {
+  const lead = Date.parse(date ?? "") + 1_000 - Date.now();
+  // Less is the way of the answer.
+  if (!Number.isNaN(lead)) clockLead = Math.abs(lead) < 5_000 ? 0 : lead;
 }
 
 /** What to throw where a connection ends. @param {AbortSignal} signal @param {string} message where nobody has ended it */
@@ -85,8 +95,9 @@ function describeBreak(signal, message) {
  * @param {Request} request
  * @param {AbortSignal} signal
  * @param {Readonly<Record<string, string>>} [headers]
+ * @throws {Failure}
  */
-async function sendRequest({ method, path, body }, signal, headers = {}) {
+export async function sendRequest({ method, path, body }, signal, headers = {}) {
   let response;
   try {
     response = await fetch(path, {
@@ -105,6 +116,7 @@ async function sendRequest({ method, path, body }, signal, headers = {}) {
   } catch {
     throw describeBreak(signal, "The server cannot be reached.");
   }
+  noteServerTime(response.headers.get("Date"));
   if (response.status === 401) dispatchEvent(new Event(unauthorizedEvent));
   if (!response.ok) {
     const failure = await readFailure(response);
@@ -159,7 +171,6 @@ export async function requestJson(request, signal) {
 /** @param {Request} request @param {AbortSignal} signal */
 async function requestText(request, signal) {
   const watch = createWatch(signal);
-  watch.wait(answerMillis);
   try {
     const response = await sendRequest(request, watch.signal);
     try {
@@ -245,41 +256,4 @@ export async function requestViewer(signal) {
   const viewer = await requestJson({ method: "GET", path: "/console/viewer" }, signal);
   answerMillis = (viewer.deadline_ms ?? 30_000) + marginMillis;
   return viewer;
-}
-
-/**
- * Reads a stream of events until it ends, breaks, falls silent or is aborted.
- * @param {Request} request
- * @param {{ readonly lastId: string }} resume
- * @param {AbortSignal} signal
- * @returns {AsyncGenerator<ReturnType<ReturnType<typeof createEventReader>>>}
- * @throws {Failure} status 406 where the server answers, but not with a stream
- */
-export async function* streamEvents(request, { lastId }, signal) {
-  const watch = createWatch(signal);
-  watch.wait(answerMillis);
-  try {
-    const response = await sendRequest(request, watch.signal, {
-      Accept: "text/event-stream",
-      ...(lastId === "" ? {} : { "Last-Event-ID": lastId }),
-    });
-    if (!response.headers.get("Content-Type")?.startsWith("text/event-stream") || response.body === null) {
-      await response.body?.cancel();
-      throw new Failure(406, "Live tail is not available on this server.");
-    }
-    const read = createEventReader();
-    const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    try {
-      for (;;) {
-        watch.wait(silenceMillis);
-        const { done, value } = await pieces.read();
-        if (done) return;
-        yield read(value);
-      }
-    } finally {
-      pieces.cancel().catch(() => {});
-    }
-  } finally {
-    watch.stop();
-  }
 }

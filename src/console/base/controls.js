@@ -1,6 +1,6 @@
 // The controls that several views share: the range, and the two ways to take a request elsewhere.
 import { isInstant, resolveRange } from "./address.js";
-import { requestJson } from "./api.js";
+import { readServerTime, requestJson } from "./api.js";
 import { createButton, createElement, createField, createSelect, replaceChildren } from "./dom.js";
 import { printCurl, printGraphiqlAddress } from "./share.js";
 import { createFailureState, createLoadingState } from "./states.js";
@@ -44,7 +44,7 @@ export function createRangePicker(changed) {
   /** @type {Range} */
   let shown = { last: "1h" };
   const choice = createSelect(rangeChoices, (value) => {
-    if (value === "custom") changed(resolveRange(shown, Date.now()));
+    if (value === "custom") changed(resolveRange(shown, readServerTime()));
     else changed({ last: /** @type {import("./address.js").Span} */ (value) });
   });
   const input = () => createElement("input", { type: "datetime-local", step: "1", required: true });

@@ -1,7 +1,47 @@
 // A stream of server-sent events, read from `fetch`: the browser's own EventSource can send neither a body nor a token
 // outside the address.
+import { createWatch, Failure, sendRequest } from "./api.js";
 
 /** @typedef {{ readonly event: string, readonly data: string }} ServerEvent */
+
+/** How long a stream may be silent: three heartbeats of the server. */
+const silenceMillis = 45_000;
+
+/**
+ * Reads a stream of events until it ends, breaks, falls silent or is aborted.
+ * @param {import("./share.js").Request} request
+ * @param {{ readonly lastId: string }} resume
+ * @param {AbortSignal} signal
+ * @returns {AsyncGenerator<ReturnType<ReturnType<typeof createEventReader>>>}
+ * @throws {Failure} status 406 where the server answers, but not with a stream
+ */
+export async function* streamEvents(request, { lastId }, signal) {
+  const watch = createWatch(signal);
+  try {
+    const response = await sendRequest(request, watch.signal, {
+      Accept: "text/event-stream",
+      ...(lastId === "" ? {} : { "Last-Event-ID": lastId }),
+    });
+    if (!response.headers.get("Content-Type")?.startsWith("text/event-stream") || response.body === null) {
+      await response.body?.cancel();
+      throw new Failure(406, "Live tail is not available on this server.");
+    }
+    const read = createEventReader();
+    const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    try {
+      for (;;) {
+        watch.wait(silenceMillis);
+        const { done, value } = await pieces.read();
+        if (done) return;
+        yield read(value);
+      }
+    } finally {
+      pieces.cancel().catch(() => {});
+    }
+  } finally {
+    watch.stop();
+  }
+}
 
 /**
  * Takes a stream's text in pieces, cut anywhere, and gives the events that each completes, and the last id so far, which

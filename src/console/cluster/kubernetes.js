@@ -1,6 +1,6 @@
 // The cluster as it was at the last snapshot of the range: its nodes, and its pods with what ails them.
 import { podStates, resolveRange, trackLastOpened } from "../base/address.js";
-import { buildPost, requestJson } from "../base/api.js";
+import { buildPost, readServerTime, requestJson } from "../base/api.js";
 import { createRangePicker, createSearchForm, createShareBar } from "../base/controls.js";
 import { createElement, createField, createSelect, renderUntrusted, replaceChildren } from "../base/dom.js";
 import { formatBytes, formatCores, formatCount, formatLongTime } from "../base/format.js";
@@ -96,7 +96,7 @@ async function showCluster(view, now, signal) {
   replaceChildren(pods);
   nodes.hidden = false;
   replaceChildren(nodes, createLoadingState("the cluster"));
-  const bounds = resolveRange(now.range, Date.now());
+  const bounds = resolveRange(now.range, readServerTime());
   const common = { site_id: now.site, ...bounds };
   const overview = { ...common, query: now.query };
   share.write(buildPost("kubernetes/pods/overview", overview), {

@@ -1,7 +1,7 @@
 // New lines on top of the list, as they come.
-import { buildPost, changedEvent, Failure, isAborted, streamEvents } from "../base/api.js";
+import { buildPost, changedEvent, Failure, isAborted } from "../base/api.js";
 import { createElement, replaceChildren } from "../base/dom.js";
-import { isTailSourceFailing } from "../base/events.js";
+import { isTailSourceFailing, streamEvents } from "../base/events.js";
 import { perPage, takeNew, writeCount } from "./log-search.js";
 
 /** @typedef {import("./log-search.js").Search} Search */

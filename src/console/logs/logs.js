@@ -1,6 +1,6 @@
 // The logs: a query, a histogram, the fields, the lines that it finds page by page, and new ones as they come.
 import { printAddress, resolveRange, trackLastOpened } from "../base/address.js";
-import { buildPost } from "../base/api.js";
+import { buildPost, readServerTime } from "../base/api.js";
 import { createRangePicker, createSearchForm, createShareBar } from "../base/controls.js";
 import { markDeploys } from "../base/deploy-marks.js";
 import {
@@ -231,7 +231,7 @@ function writeControls({ query, range, order, live, statusLine, head, list }, no
 /** @param {LogsView} view @param {State} now @param {AbortSignal} signal @param {boolean} isLive @param {readonly string[]} sources @returns {Search} */
 function createSearch(view, now, signal, isLive, sources) {
   const body = { site_id: now.site, source_ids: sources, query: now.query, use_expressions: true };
-  const bounds = resolveRange(now.range, Date.now());
+  const bounds = resolveRange(now.range, readServerTime());
   const options = {
     site: now.site,
     signal,

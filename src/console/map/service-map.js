@@ -1,6 +1,6 @@
 // Who calls a site and whom it calls: a drawing for the eye, and beside it a table with all figures.
 import { resolveRange } from "../base/address.js";
-import { buildPost, isAborted, requestJson } from "../base/api.js";
+import { buildPost, isAborted, readServerTime, requestJson } from "../base/api.js";
 import { createRangePicker, createSearchForm, createShareBar } from "../base/controls.js";
 import { createElement, createTable, renderUntrusted, replaceChildren } from "../base/dom.js";
 import { formatCount, formatDuration, formatNumber, formatRange, printVisible } from "../base/format.js";
@@ -41,7 +41,7 @@ export function createServiceMapView({ go }) {
   async function show(now, signal) {
     state = now;
     range.write(now.range);
-    const bounds = resolveRange(now.range, Date.now());
+    const bounds = resolveRange(now.range, readServerTime());
     const request = { site_id: now.site, ...bounds };
     share.write(buildPost("tracing/site_edges", request), {
       field: "tracing_site_edges",

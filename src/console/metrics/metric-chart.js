@@ -1,6 +1,6 @@
 // What the view of metrics shows of the metrics that are chosen: a chart, its series and their values.
 import { resolveRange } from "../base/address.js";
-import { buildPost, Failure, requestJson } from "../base/api.js";
+import { buildPost, Failure, readServerTime, requestJson } from "../base/api.js";
 import { markDeploys } from "../base/deploy-marks.js";
 import { createElement, fillSelect, renderUntrusted, replaceChildren } from "../base/dom.js";
 import { findUnit, formatCount, formatRange } from "../base/format.js";
@@ -76,7 +76,7 @@ export async function showMetric(view, now, signal, site) {
         : [{ name: now.also[at], tags: {}, field: fieldsByType[other.metric_type][0] }],
     ),
   ];
-  const bounds = resolveRange(now.range, Date.now());
+  const bounds = resolveRange(now.range, readServerTime());
   const resolution = now.resolution === "AUTO" ? undefined : now.resolution;
   const common = {
     site_id: now.site,

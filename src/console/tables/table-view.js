@@ -1,7 +1,7 @@
 // A view that is one table of figures over a range: sorted by a click on a column, with a sparkline in each row that is
 // filled in afterwards, piece by piece.
 import { resolveRange } from "../base/address.js";
-import { isAborted } from "../base/api.js";
+import { isAborted, readServerTime } from "../base/api.js";
 import { createRangePicker, createSearchForm, createShareBar } from "../base/controls.js";
 import { createButton, createElement, createTable, replaceChildren } from "../base/dom.js";
 import { formatFirst, formatLongTime, formatRange, formatShortTime } from "../base/format.js";
@@ -76,7 +76,7 @@ export function createTableView(go, options) {
     state = now;
     range.write(now.range);
     options.write?.(now);
-    const bounds = resolveRange(now.range, Date.now());
+    const bounds = resolveRange(now.range, readServerTime());
     share.write(...options.share(now, bounds));
     replaceChildren(statusLine);
     replaceChildren(body, createLoadingState(options.many));

@@ -1,6 +1,6 @@
 // The listing of traces: requests and errors, as filters choose them.
 import { readMillisBound, resolveRange } from "../base/address.js";
-import { buildPost, requestJson } from "../base/api.js";
+import { buildPost, readServerTime, requestJson } from "../base/api.js";
 import { createRangePicker, createSearchForm, createShareBar } from "../base/controls.js";
 import { createButton, createElement, createField, createSelect, replaceChildren } from "../base/dom.js";
 import { startFeed } from "../base/feed.js";
@@ -202,7 +202,7 @@ async function showTraces(view, asked, signal, place) {
   replaceChildren(body);
   replaceChildren(statusLine);
   table.hidden = true;
-  const bounds = resolveRange(now.range, Date.now());
+  const bounds = resolveRange(now.range, readServerTime());
   const pageOf = (/** @type {Summary | undefined} */ last) => buildPage(now, bounds, last);
   const path = `tracing/traces/${now.kind}`;
   share.write(buildPost(path, pageOf(undefined)), {

@@ -309,6 +309,20 @@ test("a search is saved also where the address names none, and by no empty name"
   await expect.poll(() => page.locator(".menu[open]").count()).toBe(0);
 });
 
+test.each([3_600_000, -3_600_000])(
+  "a live tail begins at the server's time where the browser's is off by %i",
+  async (lead) => {
+    await page.addInitScript((by) => {
+      const now = Date.now.bind(Date);
+      Date.now = () => now() + by;
+    }, lead);
+    const asked = page.waitForRequest((request) => request.headers().accept === "text/event-stream");
+    await open("#/logs?live=1&range=15m");
+    const { from } = (await asked).postDataJSON();
+    expect(Math.abs(Date.now() - 60_000 - Date.parse(from))).toBeLessThan(30_000);
+  },
+);
+
 test("lines that have come live are exported, too", async () => {
   await page.route("**/api/v2/logs/lines", (route) => {
     if (route.request().headers().accept !== "text/event-stream")

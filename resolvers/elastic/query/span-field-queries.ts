@@ -14,7 +14,13 @@ import { listSpellings } from "../layout/attribute-decoder.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import type { AttributeSources } from "../layout/span-layout.ts";
 import type { IndexedField } from "../mapping/indexed-field.ts";
-import { buildLateFieldQuery, findField, type IndexGroup, isDynamic } from "../mapping/mapping.ts";
+import {
+  buildLateFieldQuery,
+  findField,
+  hasUnindexedTemplates,
+  type IndexGroup,
+  isDynamic,
+} from "../mapping/mapping.ts";
 
 /** The keyword that holds the values of a name unchanged: the field itself or one of its multi-fields. */
 export function findKeywordField(group: IndexGroup, name: string): IndexedField | undefined {
@@ -102,9 +108,14 @@ export function buildTermsQuery(
   );
 }
 
-/** Documents that may have a value at an unmapped name: the next document may have mapped it since the mapping was read. */
+/**
+ * Documents that may have a value at an unmapped name: the next document may have mapped it since the mapping was read. Where
+ * a template may hide it from this query too, the plan is made of mappings that are read for the request.
+ */
 export function buildUnmappedQuery(group: IndexGroup, name: string): Query {
-  return isDynamic(group, name) ? buildLateFieldQuery(group, name, false) : matchAll;
+  if (!isDynamic(group, name)) return matchAll;
+  const mayBeIgnored = hasUnindexedTemplates(group, false);
+  return buildLateFieldQuery(group, name, mayBeIgnored);
 }
 
 /** Documents whose value at a field is malformed, and so not indexed; undefined where it is unknown which these are. */

@@ -1,6 +1,6 @@
 // Plans the searches of span documents: which indices a pattern has, and which forms of spans and events they may hold.
 // A plan comes from cached mappings. Documents may be newer than these, so a plan is checked for being behind: it is once
-// an index holds a form that its mapping, as it was read, excludes.
+// an index holds a form that its mapping, as it was read, excludes, or has a name in a way that only its mapping shows.
 
 import { LRUCache } from "lru-cache";
 import { findOriginalSignal } from "../../../src/core/async/concurrency.ts";
@@ -20,7 +20,7 @@ import {
   restrictToIndices,
 } from "../client/query-dsl.ts";
 import { describeMisspelt, type PlacedForms, placeForms } from "../layout/form-placement.ts";
-import type { IndexMetadata } from "../mapping/mapping.ts";
+import { hasUnindexedTemplates, type IndexMetadata } from "../mapping/mapping.ts";
 import { buildFormQuery } from "../query/span-upper-bounds.ts";
 import { hasUnmappedField, parseTenantFilter } from "../query/tenant-filter.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
@@ -40,8 +40,8 @@ export interface SpanSearchContext {
   readonly backend: string;
   readonly client: ElasticClient;
   readonly mappingCache: MappingCache;
-  /** The forms of indices, by the configured layout. */
-  readonly placedForms: WeakMap<IndexMetadata, Map<string, PlacedForms>>;
+  /** The forms of indices, by the configured layout. Mappings that were read again and had not changed have the same groups. */
+  readonly placedForms: WeakMap<IndexMetadata["groups"], Map<string, PlacedForms>>;
   /** When mappings were read because they might be behind. */
   readonly refreshedAt: WeakMap<IndexMetadata, Millis>;
   /** By the signal of a request: when forms were last found not to be behind. */
@@ -158,8 +158,8 @@ async function buildPlan(
 ): Promise<SearchPlan> {
   if (metadata.opaque) throw createMappingRefusedError(backend, "a search for spans");
   refuseClosed(backend, metadata);
-  const byLayout = placedForms.get(metadata) ?? new Map<string, PlacedForms>();
-  placedForms.set(metadata, byLayout);
+  const byLayout = placedForms.get(metadata.groups) ?? new Map<string, PlacedForms>();
+  placedForms.set(metadata.groups, byLayout);
   const forms =
     byLayout.get(source.layout) ??
     placeForms(metadata, mappingCache.listSpanLayouts(source), await client.detectProduct(signal));
@@ -194,10 +194,11 @@ export async function aggregateSource(
 export async function isPlanBehind(
   context: SpanSearchContext,
   source: SpanSource,
-  { metadata, forms }: SearchPlan,
+  plan: SearchPlan,
   signal: AbortSignal,
 ): Promise<boolean> {
-  if (await hasNewForm(context, source, forms, signal)) return true;
+  const { metadata, forms } = plan;
+  if (await hasChanged(context, source, plan, signal)) return true;
   const tenantFilter = readTenantFilter(context.backend, source);
   const groups = [...forms.spans, ...forms.events].map(({ group }) => group);
   if (tenantFilter === undefined || !hasUnmappedField(tenantFilter, groups)) return false;
@@ -205,19 +206,27 @@ export async function isPlanBehind(
   return refreshed === undefined || performance.now() - refreshed >= refreshInterval;
 }
 
-/** `searchNewForm`, run once for all searches of one request as long as the result cannot have changed. */
-async function hasNewForm(
+/**
+ * Whether a new form or the mappings show that the plan does not hold, asked once for all searches of one request as long as
+ * the result cannot have changed.
+ */
+async function hasChanged(
   context: SpanSearchContext,
   source: SpanSource,
-  forms: PlacedForms,
+  plan: SearchPlan,
   signal: AbortSignal,
 ): Promise<boolean> {
+  const { forms } = plan;
   const { checkedAt } = context;
   const request = findOriginalSignal(signal);
   const checked = checkedAt.get(request)?.get(forms);
   if (checked !== undefined && performance.now() - checked < refreshInterval) return false;
   const now = performance.now();
-  if (await searchNewForm(context, source, forms, signal)) return true;
+  const signs = [
+    searchNewForm(context, source, forms, signal),
+    hasNewMappings(context, source, plan, signal),
+  ];
+  if ((await Promise.all(signs)).includes(true)) return true;
   checkedAt.set(request, (checkedAt.get(request) ?? new Map()).set(forms, now));
   return false;
 }
@@ -239,6 +248,27 @@ async function searchNewForm(
   }));
   const query = anyOf(restrictToIndices(queries));
   return hasMatches(context, source, query, signal);
+}
+
+/**
+ * Whether the mappings have changed, as far as no search shows it. Where templates hide new names from `exists`, they are read
+ * for the request. Elsewhere they are of the last seconds: an index may have been set to map no new names.
+ */
+async function hasNewMappings(
+  { mappingCache, view }: SpanSearchContext,
+  { index }: SpanSource,
+  { metadata, forms: { spans, events, possibleForms } }: SearchPlan,
+  signal: AbortSignal,
+): Promise<boolean> {
+  // Whoever opens a view compares its mappings.
+  if (view !== undefined) return false;
+  const hidesNames = [...spans, ...events, ...possibleForms].some(({ group, listsIgnored }) =>
+    hasUnindexedTemplates(group, listsIgnored),
+  );
+  const { groups } = await (hidesNames
+    ? mappingCache.refresh(index, signal)
+    : mappingCache.read(index, true, signal));
+  return groups !== metadata.groups;
 }
 
 async function hasMatches(

@@ -56,6 +56,38 @@ onServers((server) => {
       expect((await scan(from, "exceptions")).map(({ span_id }) => span_id)).toEqual([id(2)]);
     });
 
+    test("finds attributes that a template hides and that become mapped during the read", async () => {
+      await empty(dataPrepper);
+      const templates = {
+        short: { type: "keyword", ignore_above: 3 },
+        blind: { type: "keyword", index: false, doc_values: false },
+        number: { type: "long", ignore_malformed: true },
+      };
+      const dynamic_templates = Object.entries(templates).map(([name, mapping]) => ({
+        [name]: { path_match: `attributes.appsignal.tag.${name}`, mapping },
+      }));
+      for (const index of Object.keys(dataPrepper.indices(prefix)))
+        await store.cluster.request("PUT", `/${index}/_mapping`, JSON.stringify({ dynamic_templates }));
+      const findTagged = async (name: string) => {
+        const pushdown = { tags: [{ name, value: "longer" }] };
+        const query = { sources: [source(dataPrepper)], range, select: "all", pushdown } as const;
+        const read = { ...query, budget: plenty() } as const;
+        const found = await Array.fromAsync(store.cluster.traces.scan(read, new AbortController().signal));
+        return found.flat().map(({ span_id }) => span_id);
+      };
+      await write(dataPrepper, [make({})]);
+      for (const name of Object.keys(templates)) await findTagged(name);
+      for (const [n, name] of Object.keys(templates).entries()) {
+        await write(dataPrepper, [
+          make({ id: id(n + 1), attributes: { [`appsignal.tag.${name}`]: "longer" } }),
+        ]);
+        expect({ name, found: await findTagged(name) }).toMatchObject({
+          name,
+          found: expect.arrayContaining([id(n + 1)]),
+        });
+      }
+    });
+
     test("reads several layouts behind one pattern as one source", async () => {
       const both = server.product === "elasticsearch" ? [apm, jaegerFields] : [dataPrepper, ss4oBare];
       await empty(both[0] ?? apm);

@@ -150,6 +150,15 @@ export function listSeverityFields(rules: readonly SeverityRule[]): readonly str
   return [...new Set(rules.map(({ field }) => field))];
 }
 
+/** The names of a document that decide a field of its line. */
+export function listLineNames(
+  { severity, structured = [], ...names }: LogLayout,
+  field: "message" | "severity" | "hostname" | "group",
+): readonly string[] {
+  if (field === "severity") return listSeverityFields(severity);
+  return field === "message" ? [...names.message, ...structured] : names[field];
+}
+
 /** Reads the text of a layout file; `explain` words the issues. @throws {ZodError} @throws {YAMLParseError} */
 export function parseLogLayout(text: string, explain?: z.core.$ZodErrorMap): LogLayout {
   const { name, logs } = layoutFileSchema.parse(parse(text), explain && { error: explain });

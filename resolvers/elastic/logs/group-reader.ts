@@ -8,7 +8,7 @@ import { sortLines } from "../../../src/core/line-order.ts";
 import type { LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type Instant, type TimeRange } from "../../../src/core/time.ts";
 import { compileSteppedMatcher } from "../../../src/log-query/matches.ts";
-import type { LogQuery } from "../../../src/store/logs.ts";
+import type { LineGrouping, LogQuery } from "../../../src/store/logs.ts";
 import { findCurrentRecorder, type Recorder } from "../../../src/telemetry/request-recorder.ts";
 import { copyLine } from "../document/copied-text.ts";
 import type { Hit } from "../document/hit-scanner.ts";
@@ -40,6 +40,8 @@ export interface GroupReader {
   readonly window: ExportWindow | undefined;
   readonly matches: LineTest;
   readonly recorder: Recorder | undefined;
+  /** By what the lines are counted. */
+  readonly grouping: LineGrouping | undefined;
   /** How many lines this group will probably give; all that the query expects, once more than these have been asked for. */
   expectedLines: number;
   /** What a hit takes in a response; undefined before the first of its pattern. */
@@ -68,7 +70,11 @@ export interface GroupReader {
 /** Whoever expects more than one page reads on and on. */
 const largestPage = 10_000;
 
-export function createGroupReader(context: ReadContext, budget: ReadBudget): GroupReader {
+export function createGroupReader(
+  context: ReadContext,
+  budget: ReadBudget,
+  grouping?: LineGrouping,
+): GroupReader {
   const { client, source, query } = context;
   const bytesPerHit = findHitSize(client, source.index);
   return {
@@ -78,6 +84,7 @@ export function createGroupReader(context: ReadContext, budget: ReadBudget): Gro
     bytesPerHit,
     matches: compileLineTest(query),
     recorder: findCurrentRecorder(),
+    grouping,
     expectedLines: estimateLines(query),
     lineCount: 0,
     selectivity: 1,

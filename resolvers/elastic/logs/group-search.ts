@@ -3,6 +3,7 @@
 import { BackendError, isRejection } from "../../../src/core/errors.ts";
 import { computeRest } from "../../../src/core/line-order.ts";
 import { floorToMilli, type TimeRange } from "../../../src/core/time.ts";
+import { listComparisons } from "../../../src/log-query/ast.ts";
 import { readFirstPage } from "../client/scroll.ts";
 import { findLastSort, type SearchResponse } from "../document/hit-scanner.ts";
 import { chooseFreshness, type Freshness } from "../query/filter-compiler.ts";
@@ -92,9 +93,11 @@ async function planSearch(reader: GroupReader): Promise<SearchPlan> {
   return reader.plan;
 }
 
-async function chooseOwnFreshness({ context }: GroupReader): Promise<Freshness> {
+async function chooseOwnFreshness({ context, grouping }: GroupReader): Promise<Freshness> {
   const { query, layoutGroup, client, signal } = context;
-  return chooseFreshness(query.filter, layoutGroup, await client.detectProduct(signal));
+  const compared = listComparisons(query.filter).map(({ field }) => field);
+  const fields = grouping === undefined ? compared : [...compared, grouping];
+  return chooseFreshness(fields, layoutGroup, await client.detectProduct(signal));
 }
 
 /** Sends one search and scans its response. @throws {BackendError} @throws {Refused} */

@@ -17,7 +17,7 @@ import {
 } from "../client/query-dsl.ts";
 import { findFirstText } from "../document/dotted-names.ts";
 import { readSeverity } from "../layout/line-decoder.ts";
-import { type LogLayout, listSeverityFields } from "../layout/log-layout.ts";
+import { type LogLayout, listLineNames } from "../layout/log-layout.ts";
 import { findField } from "../mapping/mapping.ts";
 import { combineCertainQueries, compileByGroup } from "../query/filter-compiler.ts";
 import { deriveGroupableField } from "../query/span-lower-bounds.ts";
@@ -36,9 +36,9 @@ const maxGroups = 10_000;
 export async function addGroupCounts(
   reader: GroupReader,
   step: Millis,
-  grouping: LineGrouping | undefined,
   counts: LineCounts,
 ): Promise<boolean> {
+  const { grouping } = reader;
   const { range } = reader.context.query;
   // A `date` holds milliseconds, and a bound between two of them would be rounded. Numbers are no times to a server.
   const hasMillis = range.from % nanosPerMilli === 0n && (range.to + 1n) % nanosPerMilli <= 1n;
@@ -204,7 +204,7 @@ function listNames(layout: LogLayout, grouping: LineGrouping): readonly string[]
     // In the index `a.b` is also the key "a.b" of the document.
     return layout.json === "source" && rest.length === 0 && !key.includes(".") ? [key] : undefined;
   }
-  return grouping.name === "severity" ? listSeverityFields(layout.severity) : layout[grouping.name];
+  return listLineNames(layout, grouping.name);
 }
 
 /** `times` makes a combination of each bucket of time. */

@@ -89,8 +89,8 @@ async function countSource(
   const counts = createLineCounts(hasGroupBuckets && grouping !== undefined);
   for (const group of found.groups) {
     const context = createReadContext(store, source, group, found, query, signal);
-    const reader = createGroupReader(context, { documents: 0 });
-    if (!(await addGroupCounts(reader, step, grouping, counts))) return undefined;
+    const reader = createGroupReader(context, { documents: 0 }, grouping);
+    if (!(await addGroupCounts(reader, step, counts))) return undefined;
   }
   return counts;
 }

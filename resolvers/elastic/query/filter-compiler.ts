@@ -26,7 +26,7 @@ import {
   type Query,
   restrictToIndices,
 } from "../client/query-dsl.ts";
-import type { BodySource, LogLayout } from "../layout/log-layout.ts";
+import { type BodySource, type LogLayout, listLineNames } from "../layout/log-layout.ts";
 import {
   buildLateFieldQuery,
   findField,
@@ -195,33 +195,36 @@ export function listUnnarrowed(
 export type Freshness = "shared" | "recent" | "now";
 
 /**
- * How recent the mapping has to be for the names that it lacks. Where a name may have been mapped since in a way that `exists`
- * does not find, only a mapping that is read for the request is good enough. Where the body is the document itself, `dynamic`
- * has to be of the last seconds: with another setting, documents may have names that are never mapped.
+ * How recent the mapping has to be for the names of these fields that it lacks. Where a name may have been mapped since in a way
+ * that `exists` does not find, only a mapping that is read for the request is good enough. Elsewhere `dynamic` has to be of the
+ * last seconds: with another setting, documents may have names that are never mapped.
  */
 export function chooseFreshness(
-  filter: Filter,
-  { layout: { json }, groups }: { readonly layout: LogLayout; readonly groups: readonly IndexGroup[] },
+  fields: readonly Field[],
+  { layout, groups }: { readonly layout: LogLayout; readonly groups: readonly IndexGroup[] },
   { listsIgnored }: Product,
 ): Freshness {
-  const roots = json === "source" ? [""] : json.from.flatMap(listRootPrefixes);
-  const names = listBodyNames(filter);
-  const isLacking = (group: IndexGroup) =>
-    names.some((name) => roots.every((root) => findField(group, root + name) === undefined));
-  const lacking = groups.filter((group) => (json !== "source" || !group.hasPassthrough) && isLacking(group));
+  const lineNames = fields.flatMap((field) =>
+    field.kind === "line" ? listLineNames(layout, field.name) : [],
+  );
+  const bodyNames = fields.flatMap((field) => (field.kind === "json" ? listBodyNames(layout, field) : []));
+  const lacking = groups.filter((group) => {
+    // Of names that a `passthrough` object may take in, all documents are read.
+    const names = layout.json === "source" && group.hasPassthrough ? lineNames : [...lineNames, ...bodyNames];
+    return names.some((name) => findField(group, name) === undefined);
+  });
   if (lacking.some((group) => hasUnindexedTemplates(group, listsIgnored))) return "now";
-  return json === "source" && lacking.length > 0 ? "recent" : "shared";
+  return lacking.length > 0 ? "recent" : "shared";
 }
 
-/** The paths into the body that a filter compares, joined by dots. */
-function listBodyNames(filter: Filter): readonly string[] {
-  if (filter.kind === "all") return [];
-  if (filter.kind !== "compare") return filter.operands.flatMap(listBodyNames);
-  const { field } = filter;
-  return field.kind === "json"
-    ? [field.path, ...(field.alternatives ?? [])].map((path) => path.join("."))
-    : [];
+/** The names at which an index may have a field of the body. */
+function listBodyNames({ json }: LogLayout, field: BodyField): readonly string[] {
+  const roots = json === "source" ? [""] : json.from.flatMap(listRootPrefixes);
+  const paths = [field.path, ...(field.alternatives ?? [])];
+  return paths.flatMap((path) => roots.map((root) => root + path.join(".")));
 }
+
+type BodyField = Extract<Field, { readonly kind: "json" }>;
 
 function listRootPrefixes(source: BodySource): readonly string[] {
   if ("prefix" in source) return [source.prefix];

@@ -123,6 +123,28 @@ const traps: Readonly<Record<string, Trap>> = {
       ["short=longer", ["g"]],
     ],
   },
+  // One question each, because it has the mapping read again.
+  ...Object.fromEntries(
+    ["message:boom", "severity=error", "hostname=web-1", "group=nginx"].map((query) => [
+      `a template that hides what ${query} compares`,
+      {
+        mappings: {
+          dynamic_templates: [
+            { texts: { match_mapping_type: "string", mapping: { type: "keyword", ignore_above: 3 } } },
+          ],
+        },
+        documents: {
+          a: {
+            message: "boom",
+            log: { level: "error" },
+            host: { name: "web-1" },
+            event: { dataset: "nginx" },
+          },
+        },
+        finds: [[query, ["a"]]],
+      } satisfies Trap,
+    ]),
+  ),
   "ignored malformed values": {
     settings: { "index.mapping.ignore_malformed": true },
     documents: { a: { n: 5 }, b: { n: "text" }, c: { n: [6, "seven"] } },

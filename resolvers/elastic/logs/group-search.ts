@@ -95,7 +95,8 @@ async function planSearch(reader: GroupReader): Promise<SearchPlan> {
 
 async function chooseOwnFreshness({ context, grouping }: GroupReader): Promise<Freshness> {
   const { query, layoutGroup, client, signal } = context;
-  const compared = listComparisons(query.filter).map(({ field }) => field);
+  const { filter } = query;
+  const compared = filter.kind === "all" ? [] : listComparisons(filter).map(({ field }) => field);
   const fields = grouping === undefined ? compared : [...compared, grouping];
   return chooseFreshness(fields, layoutGroup, await client.detectProduct(signal));
 }

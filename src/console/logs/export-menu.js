@@ -6,7 +6,7 @@ import { createButton, createElement } from "../base/dom.js";
 /** @typedef {import("./log-line.js").Line} Line */
 /**
  * What there is to export: the lines in the list, and the request for all of them.
- * @typedef {{ readonly lines: () => readonly Line[], readonly request: import("../base/share.js").Request }} Source
+ * @typedef {{ readonly lines: () => readonly Line[], readonly request: () => import("../base/share.js").Request }} Source
  */
 
 /** @type {Readonly<Record<string, { readonly type: string, readonly ending: string }>>} */
@@ -31,7 +31,7 @@ export function createExportMenu() {
       if (source === undefined) return;
       statusLine.textContent = "Reading…";
       try {
-        const blob = await requestBlob(source.request, type, new AbortController().signal);
+        const blob = await requestBlob(source.request(), type, new AbortController().signal);
         saveFile(blob, `lines.${ending}`);
         statusLine.textContent = "";
       } catch (error) {

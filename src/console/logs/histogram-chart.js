@@ -3,7 +3,7 @@
 import { buildPost, isAborted, requestJson } from "../base/api.js";
 import { placeNames } from "../base/deploy-marks.js";
 import { createElement, createHiddenText, renderUntrusted, replaceChildren } from "../base/dom.js";
-import { formatCount, formatNumber, formatRange } from "../base/format.js";
+import { formatCount, formatLongTime, formatNumber, formatRange } from "../base/format.js";
 import { showPartFailure } from "../base/states.js";
 import { attachBrush, createSvg } from "../base/svg.js";
 import { printFieldTerm } from "../search/query.js";
@@ -19,7 +19,7 @@ const height = 64;
  * Counts the lines of a search and draws them.
  * @param {HTMLElement} root is replaced
  * @param {{
- *   readonly body: object, readonly bounds: Bounds, readonly signal: AbortSignal,
+ *   readonly body: object, readonly bounds: Bounds, readonly signal: AbortSignal, readonly isLive: boolean,
  *   readonly choose: (bounds: Bounds) => void, readonly narrow: (term: string) => void,
  *   readonly counted: (total: number | undefined) => void,
  *   readonly drawn: (markText: HTMLElement, mark: import("../base/deploy-marks.js").DrawMarks) => void,
@@ -27,7 +27,7 @@ const height = 64;
  *   there are columns, with what marks deploys in them and what is to tell of these marks
  */
 export async function showHistogram(root, options) {
-  const { body, bounds, signal, choose, narrow, counted, drawn } = options;
+  const { body, bounds, signal, isLive, choose, narrow, counted, drawn } = options;
   root.classList.add("loading");
   const request = buildPost("logs/counts", { ...body, ...bounds, group_by: "severity", group_buckets: true });
   try {
@@ -46,7 +46,14 @@ export async function showHistogram(root, options) {
       root,
       createElement("div", { class: "histogram-drawing" }, drawing, marks),
       readout,
-      createElement("div", { class: "histogram-foot" }, createLegend(counts, narrow), markText),
+      createElement(
+        "div",
+        { class: "histogram-foot" },
+        createLegend(counts, narrow),
+        // What comes is in the list alone.
+        isLive && createElement("p", { class: "muted" }, `Counted up to ${formatLongTime(bounds.to)}`),
+        markText,
+      ),
     );
     drawn(markText, (deploys) => drawMarks(marks, deploys, bounds, signal));
   } catch (error) {

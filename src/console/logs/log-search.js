@@ -1,5 +1,5 @@
 // One search for log lines: its pages as they are scrolled to, how many there are, and the fields that they have.
-import { buildPost, requestJson } from "../base/api.js";
+import { buildPost, readServerTime, requestJson } from "../base/api.js";
 import { createElement, replaceChildren } from "../base/dom.js";
 import { startFeed } from "../base/feed.js";
 import { formatCount, formatLoaded, formatLongTime, formatNumber, formatRange } from "../base/format.js";
@@ -31,9 +31,17 @@ json
 trace { trace_id }`;
 
 /** @param {Search} search @param {string | null} time of the last line before the page */
-export function buildPageRequest({ body, bounds, now }, time) {
+function buildPageRequest({ body, bounds, now }, time) {
   const pagination = { per_page: perPage, order: now.order, cursor: { time } };
   return { ...body, ...bounds, pagination };
+}
+
+/** The request for all lines, of a live list also for those that have come since. @param {Search} search */
+export function buildExportRequest(search) {
+  const request = buildPageRequest(search, null);
+  if (!search.isLive) return request;
+  const [now, newest] = [new Date(readServerTime()).toISOString(), search.lines[0]?.timestamp ?? ""];
+  return { ...request, to: Date.parse(newest) >= Date.parse(now) ? newest : now };
 }
 
 /**

@@ -25,7 +25,7 @@ import { createLineList } from "./line-list.js";
 import { createLineItem } from "./lines.js";
 import { followTail } from "./live-tail.js";
 import { formatLineKey } from "./log-line.js";
-import { buildPageRequest, startSearch, writeCount } from "./log-search.js";
+import { buildExportRequest, startSearch, writeCount } from "./log-search.js";
 import { createSavedMenu } from "./saved-queries.js";
 import { showSourceChips } from "./source-chips.js";
 
@@ -185,7 +185,7 @@ async function showLogs(view, now, signal, site, place) {
   view.search = search;
   view.exportMenu.write({
     lines: () => search.lines,
-    request: buildPost("logs/lines", buildPageRequest(search, null)),
+    request: () => buildPost("logs/lines", buildExportRequest(search)),
   });
   const linesShown = startSearch(search, () => createNoLines(view, now), place);
   const histogramShown = showHistogram(view.histogram, {

@@ -341,6 +341,27 @@ test("lines that have come live are exported, too", async () => {
   expect(rows.map((row) => row.split("\t")[3])).toEqual(["line 5", "line 4", "line 3", "line 2", "line 1"]);
 });
 
+test("a file of a live list ends with what has come, and the histogram says up to when it counts", async () => {
+  let to = "";
+  const late = { ...createLine(3), timestamp: new Date(Date.now() + 600_000).toISOString() };
+  await page.route("**/api/v2/logs/lines", (route) => {
+    const { accept } = route.request().headers();
+    if (accept === "text/csv") {
+      ({ to } = route.request().postDataJSON());
+      return route.fulfill({ contentType: "text/csv", body: "" });
+    }
+    if (accept !== "text/event-stream") return route.fulfill({ json: [createLine(1)] });
+    const body = `id: x\nevent: line\ndata: ${JSON.stringify(late)}\n\n`;
+    return route.fulfill({ contentType: "text/event-stream", body });
+  });
+  await open("#/logs?live=1");
+  await page.locator(".line-item").nth(1).waitFor();
+  await page.getByText(/^Counted up to /).waitFor();
+  await page.getByText("Export", { exact: true }).click();
+  await page.getByRole("button", { name: "All lines as CSV" }).click();
+  await expect.poll(() => to).toBe(late.timestamp);
+});
+
 test("lines of one id that differ in their time all stand in a live list", async () => {
   const copies = [createLine(3), { ...createLine(4), id: createLine(3).id }];
   await page.route("**/api/v2/logs/lines", (route) => {

@@ -42,6 +42,23 @@ test("a request that is aborted while it is told what is wrong with it is aborte
   expect(await answer.catch(isAborted)).toBe(true);
 });
 
+test.each([
+  { named: "the token that is in use", next: "token", times: 1 },
+  { named: "a token that another has replaced meanwhile", next: "another", times: 0 },
+])("a refusal of $named is told $times times", async ({ next, times }) => {
+  let kept = "token";
+  const told = vi.fn();
+  vi.stubGlobal("sessionStorage", { getItem: () => kept });
+  vi.stubGlobal("dispatchEvent", told);
+  vi.stubGlobal("fetch", async () => {
+    kept = next;
+    return Response.json({ error: "Unauthorized" }, { status: 401 });
+  });
+  const answer = requestJson({ method: "GET", path: "/" }, new AbortController().signal);
+  await expect(answer).rejects.toMatchObject({ status: 401 });
+  expect(told).toHaveBeenCalledTimes(times);
+});
+
 test("a page of a proxy in the place of an answer is a failure that says what to do", async () => {
   vi.stubGlobal("fetch", async () => new Response("<html>Sign in</html>"));
   await expect(requestJson({ method: "GET", path: "/" }, new AbortController().signal)).rejects.toMatchObject(

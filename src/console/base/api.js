@@ -98,13 +98,14 @@ function describeBreak(signal, message) {
  * @throws {Failure}
  */
 export async function sendRequest({ method, path, body }, signal, headers = {}) {
+  const token = readToken();
   let response;
   try {
     response = await fetch(path, {
       method,
       signal,
       headers: {
-        Authorization: `Bearer ${readToken()}`,
+        Authorization: `Bearer ${token}`,
         ...(body === undefined ? {} : { "Content-Type": "application/json" }),
         ...headers,
       },
@@ -117,7 +118,8 @@ export async function sendRequest({ method, path, body }, signal, headers = {}) 
     throw describeBreak(signal, "The server cannot be reached.");
   }
   noteServerTime(response.headers.get("Date"));
-  if (response.status === 401) dispatchEvent(new Event(unauthorizedEvent));
+  // Meanwhile someone may have signed in anew.
+  if (response.status === 401 && token === readToken()) dispatchEvent(new Event(unauthorizedEvent));
   if (!response.ok) {
     const failure = await readFailure(response);
     // It would be shown over what has taken the place of the request.

@@ -81,7 +81,7 @@ function listColumns(site) {
       id: "event",
       title: "Event",
       sort: ({ span_name }) => span_name,
-      cell: (row, bounds) => createEvent(row, site, bounds),
+      cell: (row, bounds, signal) => createEvent(row, site, bounds, signal),
     },
     {
       id: "service",
@@ -101,8 +101,8 @@ function listColumns(site) {
   ];
 }
 
-/** @param {Row} row @param {() => string} site @param {Bounds} bounds */
-function createEvent({ digest, span_name, statement }, site, bounds) {
+/** @param {Row} row @param {() => string} site @param {Bounds} bounds @param {AbortSignal} signal */
+function createEvent({ digest, span_name, statement }, site, bounds, signal) {
   const actions = createElement("div", { class: "event-actions" });
   const details = createElement(
     "details",
@@ -116,18 +116,19 @@ function createEvent({ digest, span_name, statement }, site, bounds) {
     actions,
   );
   details.addEventListener("toggle", () => {
-    if (details.open && actions.childElementCount === 0) void showActions(actions, digest, site(), bounds);
+    if (details.open && actions.childElementCount === 0)
+      void showActions(actions, digest, site(), bounds, signal);
   });
   return details;
 }
 
-/** @param {HTMLElement} root @param {string} digest @param {string} site @param {Bounds} bounds */
-async function showActions(root, digest, site, bounds) {
+/** @param {HTMLElement} root @param {string} digest @param {string} site @param {Bounds} bounds @param {AbortSignal} signal */
+async function showActions(root, digest, site, bounds, signal) {
   replaceChildren(root, createLoadingState("its actions"));
   try {
     const request = buildPost("tracing/slow_events/actions", { site_id: site, ...bounds, digest });
     /** @type {readonly EventAction[]} */
-    const rows = await requestJson(request, new AbortController().signal);
+    const rows = await requestJson(request, signal);
     replaceChildren(
       root,
       createElement(

@@ -17,7 +17,7 @@ import { createSparkline } from "./sparkline.js";
  * @template R
  * @typedef {{
  *   readonly id: string, readonly title: string, readonly isFigure?: boolean, readonly sort?: (row: R) => number | string,
- *   readonly cell: (row: R, bounds: Bounds) => Child | readonly Child[],
+ *   readonly cell: (row: R, bounds: Bounds, signal: AbortSignal) => Child | readonly Child[],
  * }} TableColumn
  */
 /**
@@ -89,7 +89,7 @@ export function createTableView(go, options) {
       if (rows.length === 0)
         return replaceChildren(body, createEmptyState(`No ${options.many}`, options.nothing));
       const lines = rows.map((row) => ({ row, spark: createElement("span", { class: "spark" }) }));
-      drawTable(body, lines, now, bounds, options, (sort) => change({ sort }));
+      drawTable(body, lines, now, bounds, signal, options, (sort) => change({ sort }));
       void fillSparklines(lines, now, bounds, signal, options);
     } catch (error) {
       if (!isAborted(error))
@@ -105,10 +105,10 @@ export function createTableView(go, options) {
  * @template R
  * @param {HTMLElement} root
  * @param {readonly { readonly row: R, readonly spark: HTMLElement }[]} lines
- * @param {State} now @param {Bounds} bounds
+ * @param {State} now @param {Bounds} bounds @param {AbortSignal} signal
  * @param {TableOptions<R>} options @param {(sort: string) => void} sortBy
  */
-function drawTable(root, lines, now, bounds, options, sortBy) {
+function drawTable(root, lines, now, bounds, signal, options, sortBy) {
   const { columns, initialSort, many, countPiece } = options;
   const chosen = columns.find(({ id }) => id === (now.sort || initialSort));
   const sorted = lines.toSorted((a, b) => compareBy(chosen, a.row, b.row));
@@ -127,7 +127,7 @@ function drawTable(root, lines, now, bounds, options, sortBy) {
   if (countPiece !== undefined) heads.push(createElement("th", { scope: "col" }, "Over time"));
   const rows = sorted.map(({ row, spark }) => {
     const cells = columns.map((column, at) => {
-      const content = [column.cell(row, bounds)].flat();
+      const content = [column.cell(row, bounds, signal)].flat();
       return at === 0
         ? createElement("th", { scope: "row" }, content)
         : createElement("td", { class: column.isFigure === true ? "figure" : "" }, content);

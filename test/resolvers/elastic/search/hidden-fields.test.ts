@@ -10,6 +10,7 @@ import { createFakeSearch, type ProductName } from "../../../support/elastic/fak
 import { dataPrepper } from "../../../support/elastic/span-shippers/data-prepper.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
 import { openScriptedSource } from "../../../support/scripted-http-source.ts";
+import { never } from "../../../support/signals.ts";
 
 const blind = { type: "keyword", index: false, doc_values: false };
 const short = { type: "keyword", ignore_above: 3 };
@@ -145,12 +146,12 @@ async function openLines(product: ProductName, template: object, layout = "ecs")
     countLines: async (text: string) => {
       const limits = { expectedLines: 100, documentLimit: 1_000, tieLimit: 1_000 };
       const query = { sources: [source], range, filter: parse(text), order: "asc", ...limits } as const;
-      return (await Array.fromAsync(cluster.store.lines(query, AbortSignal.timeout(30_000)))).flat().length;
+      return (await Array.fromAsync(cluster.store.lines(query, never))).flat().length;
     },
     countErrors: async () => {
       const grouping = { kind: "line", name: "severity" } as const;
       const query = { source, range, filter: parse(""), step: 1_000 as Millis, grouping };
-      const counts = await cluster.store.count?.(query, AbortSignal.timeout(30_000));
+      const counts = await cluster.store.count?.(query, never);
       return counts?.groups;
     },
   };

@@ -5,6 +5,7 @@ import { browserStorage, keepChoice } from "#src/console/base/storage.js";
 import { printLines } from "#src/console/logs/export-menu.js";
 import { chooseListedFields, collectBodyFields, listFieldTexts } from "#src/console/logs/field-paths.js";
 import { buildColumns, type Counts, convertToTimes, severityOrder } from "#src/console/logs/histogram.js";
+import { computePause } from "#src/console/logs/live-tail.js";
 import { readSaved, writeSaved } from "#src/console/logs/saved-queries.js";
 import { printPath, printTerm, readPath } from "#src/console/search/query.js";
 import { severities } from "#src/core/rows.ts";
@@ -64,6 +65,25 @@ describe("the histogram", () => {
     });
     expect(convertToTimes(bounds, 0, 1)).toEqual({ from: print(base), to: print(base + 3_600_000) });
   });
+});
+
+describe("a live tail that has broken", () => {
+  test.each([
+    { failures: 0, asked: 0, least: 3_000 },
+    { failures: 1, asked: 0, least: 6_000 },
+    { failures: 4, asked: 0, least: 48_000 },
+    { failures: 900, asked: 0, least: 60_000 },
+    { failures: 0, asked: 60_000, least: 60_000 },
+    { failures: 1, asked: 1_000, least: 6_000 },
+    { failures: 0, asked: 1e15, least: 3_600_000 },
+  ])(
+    "waits $least ms or up to a quarter more, after $failures failures and asked for $asked",
+    ({ failures, asked, least }) => {
+      const pause = computePause(failures, asked);
+      expect(pause).toBeGreaterThanOrEqual(least);
+      expect(pause).toBeLessThanOrEqual(1.25 * least);
+    },
+  );
 });
 
 const key = fc.oneof(

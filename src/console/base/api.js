@@ -40,6 +40,8 @@ export class Failure extends Error {
     this.status = status;
     this.slug = slug;
     this.details = details;
+    /** Before which the server wants no other try, in milliseconds. */
+    this.retryMillis = 0;
   }
 }
 
@@ -122,6 +124,7 @@ export async function sendRequest({ method, path, body }, signal, headers = {}) 
   if (response.status === 401 && token === readToken()) dispatchEvent(new Event(unauthorizedEvent));
   if (!response.ok) {
     const failure = await readFailure(response);
+    failure.retryMillis = 1_000 * (Number(response.headers.get("Retry-After")) || 0);
     // It would be shown over what has taken the place of the request.
     signal.throwIfAborted();
     noteMissing(failure);

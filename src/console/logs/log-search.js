@@ -9,6 +9,7 @@ import { formatLineKey } from "./log-line.js";
 /** @typedef {import("./logs.js").LogsView} LogsView */
 /** @typedef {import("./logs.js").State} State */
 /** @typedef {import("./log-line.js").Line} Line */
+/** What is said behind the count. @typedef {string | readonly import("../base/dom.js").Child[]} Note */
 /**
  * What the list shows until the next search. `lines` are those in it, in its order, `isComplete` is whether the list
  * has the oldest line of the range, `total` how many lines there are, as far as that is known.
@@ -17,7 +18,7 @@ import { formatLineKey } from "./log-line.js";
  *   readonly bounds: { readonly from: string, readonly to: string }, readonly body: object,
  *   readonly createItem: (line: Line) => HTMLElement, readonly seen: Set<string | null>, readonly lines: Line[],
  *   readonly count: import("./field-list.js").ValueCounter, readonly follow: () => void,
- *   isComplete: boolean, total: number | undefined, note: string,
+ *   isComplete: boolean, total: number | undefined, note: Note,
  * }} Search
  */
 
@@ -97,7 +98,7 @@ export function takeNew({ seen }, lines) {
   });
 }
 
-/** @param {Search} search @param {string} [more] that is said behind it until something else is */
+/** @param {Search} search @param {Note} [more] that is said behind it until something else is */
 export function writeCount(search, more = search.note) {
   const { view, now, isLive, bounds, isComplete, total } = search;
   search.note = more;
@@ -108,7 +109,7 @@ export function writeCount(search, more = search.note) {
   const count = isPart
     ? `${formatNumber(loaded)} of ${formatCount(total, "line")} loaded`
     : formatLoaded(loaded, isComplete, "line");
-  replaceChildren(view.statusLine, `${count}, ${way}, ${between}${more}`);
+  replaceChildren(view.statusLine, `${count}, ${way}, ${between}`, more);
 }
 
 /** @param {Search} search */

@@ -362,6 +362,44 @@ test("a file of a live list ends with what has come, and the histogram says up t
   await expect.poll(() => to).toBe(late.timestamp);
 });
 
+test("a live tail that is refused for now says why, and waits as long as the server asks", async () => {
+  let asked = 0;
+  await page.route("**/api/v2/logs/lines", (route) => {
+    if (route.request().headers().accept !== "text/event-stream")
+      return route.fulfill({ json: [createLine(1)] });
+    asked += 1;
+    return route.fulfill({
+      status: 429,
+      headers: { "Retry-After": "60" },
+      json: { error: "Too many requests" },
+    });
+  });
+  await open("#/logs?live=1");
+  await page.getByText(", live: connecting again. Too many requests").waitFor();
+  await page.waitForTimeout(5_000);
+  expect(asked).toBe(1);
+});
+
+test("a live tail that its server has ended is gone on with from where it was", async () => {
+  const ids: (string | undefined)[] = [];
+  const message = "The index is closed.";
+  const print = (at: number) => `id: x${at}\nevent: line\ndata: ${JSON.stringify(createLine(at))}\n\n`;
+  const end = `event: end\ndata: ${JSON.stringify({ reason: "refused", error: "refused", message })}\n\n`;
+  await page.route("**/api/v2/logs/lines", (route) => {
+    const headers = route.request().headers();
+    if (headers.accept !== "text/event-stream") return route.fulfill({ json: [createLine(1)] });
+    ids.push(headers["last-event-id"]);
+    const body = ids.length === 1 ? `${print(2)}${end}` : print(3);
+    return route.fulfill({ contentType: "text/event-stream", body });
+  });
+  await open("#/logs?live=1");
+  await page.getByText(`. Not live: ${message}`).waitFor();
+  await page.getByRole("button", { name: "Go on" }).click();
+  await page.getByText("line 3").waitFor();
+  expect(ids.slice(0, 2)).toEqual([undefined, "x2"]);
+  expect(await page.getByRole("button", { name: "Go on" }).count()).toBe(0);
+});
+
 test("lines of one id that differ in their time all stand in a live list", async () => {
   const copies = [createLine(3), { ...createLine(4), id: createLine(3).id }];
   await page.route("**/api/v2/logs/lines", (route) => {

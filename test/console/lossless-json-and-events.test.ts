@@ -134,7 +134,8 @@ describe("untrusted text", () => {
           if (breaks || text.length <= 1_000) expect(shown).toBe(whole.join(""));
           else expect(whole.join("").startsWith(shown.slice(0, -1))).toBe(true);
           for (const { isHit, pieces } of parts)
-            if (isHit) expect(pieces).toEqual([{ text: "needle", spelt: false }]);
+            if (isHit)
+              expect(pieces).toEqual([{ text: expect.stringMatching(/^(?:needle)+$/), spelt: false }]);
         },
       ),
     );

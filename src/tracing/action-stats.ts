@@ -1,5 +1,6 @@
 // Requests by action: their number, failures, mean duration, and whether any has an N+1 query.
 
+import { mapInTurns } from "../core/async/turns.ts";
 import type { ActionRow, Span } from "../core/rows.ts";
 import type { ActionsQuery } from "../store/span-analytics.ts";
 import type { SpanReader, SpanScan } from "../store/spans.ts";
@@ -27,13 +28,14 @@ export async function findActions(
   const accepts = (span: Span): boolean => isSelectedRequest(tracked, span);
   const search = { ...tally, sources: query.sources, scan, accepts, actions: tally.groups.size, spent };
   const withNpo = await findActionsWithNpo(reader, search, signal);
-  return [...tally.groups].map(([key, { names, stats }]) => ({
+  const toRow = ([key, { names, stats }]: readonly [string, ActionGroup]): ActionRow => ({
     ...names,
     count: stats.count(),
     error_count: stats.errorCount(),
     mean: stats.mean(),
     has_npo: withNpo.has(key),
-  }));
+  });
+  return mapInTurns(tally.groups, toRow, signal);
 }
 
 interface ActionTally {

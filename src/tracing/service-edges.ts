@@ -1,7 +1,7 @@
 // Service edges: who calls whom. Calls are counted and measured on the caller's side, and belong to the range by the caller's
 // end. Upstream and downstream come from the same pairs, so that the downstream edges of A equal the upstream edges of B.
 
-import { takeTurns } from "../core/async/turns.ts";
+import { mapInTurns, takeTurns } from "../core/async/turns.ts";
 import type { ActionEdge, Edge, Span } from "../core/rows.ts";
 import { allTime } from "../core/time.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/span-analytics.ts";
@@ -199,12 +199,13 @@ async function groupCalls<K extends object>(
       groups.set(id, group);
     }
   }
-  return [...groups.values()].map(({ key, durations }) => ({
+  const toEdge = ({ key, durations }: { readonly key: K; readonly durations: DurationDistribution }) => ({
     ...key,
     count: durations.count(),
     error_count: durations.errorCount(),
     mean: durations.mean(),
     p_90: durations.percentile(90),
     p_95: durations.percentile(95),
-  }));
+  });
+  return mapInTurns(groups.values(), toEdge, signal);
 }

@@ -1,6 +1,6 @@
 // Slow events: the spans below requests, grouped by service, kind, name and normalised statement. The impact of a group is its
 // share of the time of all groups: it shows where time goes, and not only what is slow once.
-import { runSteps, selectFirstInSteps, visitInTurns } from "../core/async/turns.ts";
+import { mapInTurns, selectFirstInSteps, takeSteps, visitInTurns } from "../core/async/turns.ts";
 import { type Attributes, compare, type SlowEvent, type SlowEventAction, type Span } from "../core/rows.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../store/span-analytics.ts";
 import type { Budget, SpanReader, SpanTally } from "../store/spans.ts";
@@ -41,7 +41,7 @@ export async function findSlowEvents(
     };
     await visitInTurns(batch, count, signal);
   }
-  return events.listGreatest(query.limit, total, query.requiredAttributes);
+  return events.listGreatest(query.limit, total, query.requiredAttributes, signal);
 }
 
 /**
@@ -82,7 +82,10 @@ async function readSlowEventsByAction(
     byAction.set(key, events);
   };
   await visitInTurns(spans, count, signal);
-  return new Map([...byAction].map(([key, events]) => [key, events.listGreatest(limit, total, [])]));
+  const greatest = new Map<string, readonly SlowEvent[]>();
+  for (const [key, events] of byAction)
+    greatest.set(key, await events.listGreatest(limit, total, [], signal));
+  return greatest;
 }
 
 interface EventGroups {
@@ -92,7 +95,8 @@ interface EventGroups {
     limit: number,
     total: bigint,
     attributes: readonly string[],
-  ) => readonly SlowEvent[];
+    signal: AbortSignal,
+  ) => Promise<readonly SlowEvent[]>;
 }
 
 function createEventGroups(budget: Budget): EventGroups {
@@ -110,21 +114,20 @@ function createEventGroups(budget: Budget): EventGroups {
       if (compareByDuration(span, group.longest) < 0) group.longest = span;
       groups.set(id, group);
     },
-    listGreatest: (limit, total, attributes) =>
-      rankEvents(
-        [...groups].map(([id, { key, stats, longest }]) => [
-          id,
-          {
-            key,
-            count: stats.count(),
-            total: stats.total(),
-            attributes: pickAttributes(longest.span_attributes, attributes),
-          },
-        ]),
-        limit,
-        total,
-      ),
+    listGreatest: (limit, total, attributes, signal) =>
+      rankEvents(listTotals(groups, attributes), limit, total, signal),
   };
+}
+
+/** One after the other, so that who ranks them can pause. */
+function* listTotals(
+  groups: ReadonlyMap<string, EventGroup>,
+  attributes: readonly string[],
+): Generator<readonly [string, EventTotals]> {
+  for (const [id, { key, stats, longest }] of groups) {
+    const picked = pickAttributes(longest.span_attributes, attributes);
+    yield [id, { key, count: stats.count(), total: stats.total(), attributes: picked }];
+  }
 }
 
 interface EventGroup {
@@ -155,19 +158,22 @@ export interface EventTotals {
   readonly attributes: Attributes;
 }
 
-/** The `limit` slow events with the greatest impact on `total` nanoseconds, then by `formatEventKey`, which comes with each. */
-export function rankEvents(
+/**
+ * The `limit` slow events with the greatest impact on `total` nanoseconds, then by `formatEventKey`, which comes with each.
+ * @throws the signal's reason
+ */
+export async function rankEvents(
   events: Iterable<readonly [string, EventTotals]>,
   limit: number,
   total: bigint,
-): readonly SlowEvent[] {
-  const greatest = runSteps(
-    selectFirstInSteps(
-      events,
-      limit,
-      ([idOfA, a], [idOfB, b]) => compare(b.total, a.total) || compare(idOfA, idOfB),
-    ),
+  signal?: AbortSignal,
+): Promise<readonly SlowEvent[]> {
+  const steps = selectFirstInSteps(
+    events,
+    limit,
+    ([idOfA, a], [idOfB, b]) => compare(b.total, a.total) || compare(idOfA, idOfB),
   );
+  const greatest = await takeSteps(steps, signal);
   return greatest.map(([, event]) => ({
     ...event.key,
     count: event.count,
@@ -194,11 +200,16 @@ export async function findSlowEventActions(
   const byAction: EventActions = new Map();
   const add = (span: Span) => addEventAction(byAction, deriveAction(span), toEventAction(span));
   await visitInTurns(spans, add, signal);
-  return listEventActions(byAction);
+  return listEventActions(byAction, signal);
 }
 
 /** The spans of one slow event in actions, by `formatActionKey`. */
-export type EventActions = Map<string, { readonly names: ActionNames; readonly of: EventAction }>;
+export type EventActions = Map<string, NamedEventAction>;
+
+interface NamedEventAction {
+  readonly names: ActionNames;
+  readonly of: EventAction;
+}
 
 /** Spans of one slow event in one action: their number, and the longest. */
 interface EventAction {
@@ -225,14 +236,19 @@ export function addEventAction(byAction: EventActions, names: ActionNames, added
   byAction.set(key, { names, of: { count: known.count + added.count, longest } });
 }
 
-export function listEventActions(byAction: EventActions): readonly SlowEventAction[] {
-  return [...byAction.values()].map(({ names, of: { count, longest } }) => ({
+/** In turns of the event loop. @throws the signal's reason */
+export function listEventActions(
+  byAction: EventActions,
+  signal?: AbortSignal,
+): Promise<readonly SlowEventAction[]> {
+  const toRow = ({ names, of: { count, longest } }: NamedEventAction): SlowEventAction => ({
     namespace: names.namespace,
     action_name: names.action,
     count,
     trace_id: longest.trace_id,
     start_time: longest.start,
-  }));
+  });
+  return mapInTurns(byAction.values(), toRow, signal);
 }
 
 /** The spans of a slow event, none for a digest of anything else, and what names the action above each. */

@@ -203,6 +203,15 @@ export async function takeSteps<T>(steps: Steps<T>, signal?: AbortSignal): Promi
   return step.value;
 }
 
+/** As `Array.prototype.toSorted`, in turns of the event loop. @throws the signal's reason */
+export function sortInTurns<T>(
+  items: readonly T[],
+  compare: (a: T, b: T) => number,
+  signal?: AbortSignal,
+): Promise<readonly T[]> {
+  return takeSteps(sortInSteps(items, compare), signal);
+}
+
 /** Sorts as `Array.prototype.sort` does, in a new array: parts of it first, which are then merged. */
 export function* sortInSteps<T>(items: readonly T[], compare: (a: T, b: T) => number): Steps<T[]> {
   let runs: T[][] = [];

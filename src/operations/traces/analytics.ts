@@ -2,6 +2,7 @@
 
 import * as z from "zod";
 import type { Site, SpanPart } from "../../access/sites.ts";
+import { mapInTurns, sortInTurns } from "../../core/async/turns.ts";
 import { Refused } from "../../core/errors.ts";
 import { type ActionEdge, compare, type Edge, type SlowEvent, spanKinds } from "../../core/rows.ts";
 import { printInstant } from "../../core/time.ts";
@@ -98,8 +99,10 @@ export const actions: Operation<z.output<typeof actionsBody>, never> = {
     const { namespaces = [], revision, action } = request;
     const { store, scope } = buildScope(request, context);
     const found = await store.actions({ ...scope, namespaces, revision, action }, context.signal);
-    const rows = checkRows(found, context).toSorted(
+    const rows = await sortInTurns(
+      checkRows(found, context),
       (a, b) => compare(a.namespace, b.namespace) || compare(a.action, b.action),
+      context.signal,
     );
     yield* printRows(rows, (row) => ({
       namespace: row.namespace,
@@ -185,10 +188,12 @@ export const siteEdges: Operation<
     const { partners, store } = selectPartners(request.site_id, traces, context);
     const { upstream, downstream, internal } = await store.siteEdges({ ...scope, partners }, context.signal);
     checkRows([...upstream, ...downstream, ...internal], context);
+    const list = async (edges: readonly Edge[]) =>
+      mapInTurns(await sortInTurns(edges, compareEdges, context.signal), toEdgeRow, context.signal);
     return {
-      upstream: upstream.toSorted(compareEdges).map(toEdgeRow),
-      downstream: downstream.toSorted(compareEdges).map(toEdgeRow),
-      internal: internal.toSorted(compareEdges).map(toEdgeRow),
+      upstream: await list(upstream),
+      downstream: await list(downstream),
+      internal: await list(internal),
     };
   },
 };
@@ -221,10 +226,13 @@ export const actionEdges: Operation<
     };
     const { upstream, downstream } = await store.actionEdges({ ...scope, ...asked }, context.signal);
     checkRows([...upstream, ...downstream], context);
-    return {
-      upstream: upstream.toSorted(compareActionEdges).map(toActionEdgeRow),
-      downstream: downstream.toSorted(compareActionEdges).map(toActionEdgeRow),
-    };
+    const list = async (edges: readonly ActionEdge[]) =>
+      mapInTurns(
+        await sortInTurns(edges, compareActionEdges, context.signal),
+        toActionEdgeRow,
+        context.signal,
+      );
+    return { upstream: await list(upstream), downstream: await list(downstream) };
   },
 };
 
@@ -315,8 +323,12 @@ export const slowEvents: Operation<z.output<typeof slowEventsBody>, never> = {
       { ...scope, kind, requiredAttributes: wanted, excludedAttributes: excluded, limit },
       context.signal,
     );
-    const rows = found.map(addDigest);
-    rows.sort((a, b) => compare(b.impact, a.impact) || compare(a.digest, b.digest));
+    const digested = await mapInTurns(found, addDigest, context.signal);
+    const rows = await sortInTurns(
+      digested,
+      (a, b) => compare(b.impact, a.impact) || compare(a.digest, b.digest),
+      context.signal,
+    );
     yield* printRows(rows, toSlowEventRow);
   },
 };
@@ -351,11 +363,13 @@ export const slowEventActions: Operation<z.output<typeof slowEventActionsBody>, 
   run: async function* (request, context) {
     const { store, scope } = buildScope(request, context);
     const found = await store.slowEventActions({ ...scope, digest: request.digest }, context.signal);
-    const rows = checkRows(found, context).toSorted(
+    const rows = await sortInTurns(
+      checkRows(found, context),
       (a, b) =>
         compare(b.count, a.count) ||
         compare(a.namespace, b.namespace) ||
         compare(a.action_name, b.action_name),
+      context.signal,
     );
     yield* printRows(rows, ({ action_name, namespace, count, trace_id, start_time }) => ({
       action_name,

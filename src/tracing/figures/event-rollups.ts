@@ -15,6 +15,7 @@ import {
   addEventAction,
   deriveEventKey,
   type EventActions,
+  type EventTotals,
   formatEventKey,
   listEventActions,
   rankEvents,
@@ -68,13 +69,19 @@ export const slowEventRollups: AnalysisKind<SlowEventsQuery, EventFigures, reado
   },
   combine: async (pieces, { kind, limit }) => {
     const { total, events } = await eventsCodec.merge(pieces);
-    const wanted = [...events].filter(([, { key }]) => kind === undefined || key.kind === kind);
-    return rankEvents(wanted, limit, total);
+    return rankEvents(selectKind(events, kind), limit, total);
   },
   codec: eventsCodec,
   stored: { chooseGroup: (query) => nameGroup(slowEventRollups, query), decode: eventsCodec.decode },
   measure: ({ events }) => [...events.keys()].reduce((bytes, id) => bytes + 2 * measureText(id) + 300, 300),
 };
+
+function* selectKind(
+  events: EventFigures["events"],
+  kind: SlowEventsQuery["kind"],
+): Generator<readonly [string, EventTotals]> {
+  for (const entry of events) if (kind === undefined || entry[1].key.kind === kind) yield entry;
+}
 
 /** Statements with values that no rule finds make many slow events, and a request is about one. */
 const eventParts = 16;

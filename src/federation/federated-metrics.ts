@@ -4,7 +4,7 @@
 // Two backends may have a series with equal labels: two scrapers watch one target, or it has moved from one to the other.
 // Only `replica` tells that they are one series. Without it they are refused, since both answers could be meant.
 import { mapAtOnce } from "../core/async/concurrency.ts";
-import { createPause } from "../core/async/turns.ts";
+import { createPause, mapInTurns, visitInTurns } from "../core/async/turns.ts";
 import { compareLists } from "../core/collections.ts";
 import { createUnsupportedError, Refused } from "../core/errors.ts";
 import type { Buckets, MetricType, Series } from "../core/rows.ts";
@@ -222,10 +222,10 @@ async function readMeans(
   ]);
   if (sums === undefined) return combineReplicated(holders, query, signal);
   const newest = findNewestBucket([...sums, ...counts].map(({ values }) => values));
-  if (newest < 0) return divideSums(sums, counts);
+  if (newest < 0) return divideSums(sums, counts, signal);
   const { first, buckets } = selectGrowingBuckets(query.buckets, newest);
   const fresh = await readNewestMeans(holders, { ...query, buckets }, signal);
-  return replaceValues(divideSums(sums, counts), fresh, first);
+  return replaceValues(await divideSums(sums, counts, signal), fresh, first, signal);
 }
 
 /** The means of buckets that may still grow: from a sum and a count of the same samples, or from these samples themselves. */
@@ -237,8 +237,9 @@ async function readNewestMeans(
   const before = await readCounts(holders, query, signal);
   const sums = await readSums(holders, query, signal);
   const after = await readCounts(holders, query, signal);
-  if (sums === undefined || !haveEqualValues(before, after)) return combineReplicated(holders, query, signal);
-  return divideSums(sums, after);
+  if (sums === undefined || !(await haveEqualValues(before, after, signal)))
+    return combineReplicated(holders, query, signal);
+  return divideSums(sums, after, signal);
 }
 
 /** Undefined where a sum passes what a number holds: that of all samples may not, nor their mean. */
@@ -270,41 +271,56 @@ async function readCounts(
 const hasOverflow = (values: Float64Array): boolean =>
   values.some((value) => Math.abs(value) === Number.POSITIVE_INFINITY);
 
-function divideSums(sums: readonly Series[], counts: readonly Series[]): readonly Series[] {
-  const countOf = indexByTags(counts);
-  return sums.map(({ tags, values }) => {
+async function divideSums(
+  sums: readonly Series[],
+  counts: readonly Series[],
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  const countOf = await indexByTags(counts, signal);
+  const divide = ({ tags, values }: Series): Series => {
     const counted = countOf.get(formatTagsKey(tags));
     return { tags, values: values.map((sum, bucket) => sum / (counted?.[bucket] ?? Number.NaN)) };
-  });
+  };
+  return mapInTurns(sums, divide, signal);
 }
 
-function haveEqualValues(some: readonly Series[], others: readonly Series[]): boolean {
-  const valuesOf = indexByTags(others);
-  return (
-    some.length === others.length &&
-    some.every(({ tags, values }) => {
-      const other = valuesOf.get(formatTagsKey(tags));
-      return values.every((value, bucket) => Object.is(value, other?.[bucket]));
-    })
-  );
+async function haveEqualValues(
+  some: readonly Series[],
+  others: readonly Series[],
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (some.length !== others.length) return false;
+  const valuesOf = await indexByTags(others, signal);
+  const isEqual = ({ tags, values }: Series): boolean => {
+    const other = valuesOf.get(formatTagsKey(tags));
+    return values.every((value, bucket) => Object.is(value, other?.[bucket]));
+  };
+  return (await mapInTurns(some, isEqual, signal)).every(Boolean);
 }
 
 /** Replaces the values from the bucket `first` on. Series that have appeared since are left out. */
-function replaceValues(
+async function replaceValues(
   series: readonly Series[],
   fresh: readonly Series[],
   first: number,
-): readonly Series[] {
-  const freshOf = indexByTags(fresh);
-  return series.map(({ tags, values }) => {
+  signal: AbortSignal,
+): Promise<readonly Series[]> {
+  const freshOf = await indexByTags(fresh, signal);
+  const replace = ({ tags, values }: Series): Series => {
     const replaced = values.slice();
     replaced.set(freshOf.get(formatTagsKey(tags)) ?? [], first);
     return { tags, values: replaced };
-  });
+  };
+  return mapInTurns(series, replace, signal);
 }
 
-function indexByTags(series: readonly Series[]): ReadonlyMap<string, Float64Array> {
-  return new Map(series.map(({ tags, values }) => [formatTagsKey(tags), values]));
+async function indexByTags(
+  series: readonly Series[],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, Float64Array>> {
+  const valuesOf = new Map<string, Float64Array>();
+  await visitInTurns(series, ({ tags, values }) => valuesOf.set(formatTagsKey(tags), values), signal);
+  return valuesOf;
 }
 
 /** @throws {Refused} where the backend's metrics cannot be merged with those of others */

@@ -70,7 +70,7 @@ function* combineGroup(
     case "samples": {
       const values = group.flatMap((member) => ("values" in member ? [member.values] : []));
       return values.length > 0
-        ? combineOwnValues(values, measure, buckets)
+        ? yield* combineOwnValues(values, measure, buckets)
         : yield* combineSamplesInSteps(samples, measure, buckets);
     }
     case "increment":
@@ -83,32 +83,45 @@ function* combineGroup(
   return measure satisfies never;
 }
 
+/** Values that are combined in one step. */
+const valuesPerStep = 20_000;
+
 /** Of each series' own measure that of all. */
-function combineOwnValues(
+function* combineOwnValues(
   members: readonly Float64Array[],
   { combine }: SampleMeasure,
   { count }: Buckets,
-): Float64Array {
-  return Float64Array.from({ length: count }, (_, bucket) => {
+): Steps<Float64Array> {
+  const combined = new Float64Array(count);
+  let seen = 0;
+  for (let bucket = 0; bucket < count; bucket += 1) {
     const values = members.map((own) => own[bucket] ?? Number.NaN).filter((value) => !Number.isNaN(value));
-    if (values.length === 0) return Number.NaN;
-    switch (combine) {
-      case "sum":
-      case "count":
-        return sumValues(values);
-      case "min":
-        return values.reduce((least, value) => Math.min(least, value));
-      case "max":
-        return values.reduce((most, value) => Math.max(most, value));
-      case "first":
-      case "last":
-        return computeMean(values);
-      case "mean":
-      case "quantile":
-        throw new Error(`the ${combine} of a group is not that of its series`);
-    }
-    return combine satisfies never;
-  });
+    combined[bucket] = values.length === 0 ? Number.NaN : combineBucket(values, combine);
+    seen += members.length;
+    if (seen < valuesPerStep) continue;
+    seen = 0;
+    yield;
+  }
+  return combined;
+}
+
+function combineBucket(values: readonly number[], combine: SampleMeasure["combine"]): number {
+  switch (combine) {
+    case "sum":
+    case "count":
+      return sumValues(values);
+    case "min":
+      return values.reduce((least, value) => Math.min(least, value));
+    case "max":
+      return values.reduce((most, value) => Math.max(most, value));
+    case "first":
+    case "last":
+      return computeMean(values);
+    case "mean":
+    case "quantile":
+      throw new Error(`the ${combine} of a group is not that of its series`);
+  }
+  return combine satisfies never;
 }
 
 /** @throws {Refused} where some of what was observed would be left out */

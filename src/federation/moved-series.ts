@@ -1,7 +1,8 @@
 // Counters that have moved between places that name no replica. What a series has grown since its last sample in its place
 // may have been counted in another place meanwhile, or the series seems new and is not.
 import { mapAtOnce } from "../core/async/concurrency.ts";
-import { requireFirst, zip } from "../core/collections.ts";
+import { groupInTurns, mapInTurns, visitInTurns } from "../core/async/turns.ts";
+import { requireAt, requireFirst, zip } from "../core/collections.ts";
 import type { Buckets, Measure } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { CounterSamples } from "../metrics/samples.ts";
@@ -53,17 +54,28 @@ async function findInOthers(
   signal: AbortSignal,
 ): Promise<readonly PlacedSeries[]> {
   if (series.length === 0) return [];
-  const keys = new Set(series.flatMap(place.listKeys));
-  const only = series.map(place.dropForced);
+  const keys = await collectKeys(place, series, signal);
+  const only = await mapInTurns(series, place.dropForced, signal);
   const others = all.filter((other) => other !== place);
   const find = (other: PlaceMembers, own: AbortSignal) =>
     other.members.findHeldBefore(dropForcedTags(other, query), query.buckets.start, only, own);
   const held = await mapAtOnce(others, find, signal);
-  return zip(others, held).flatMap(([other, found]) =>
-    found
-      .filter((tags) => other.listKeys(tags).some((key) => keys.has(key)))
-      .map((tags) => ({ place: other, tags })),
-  );
+  const shared: PlacedSeries[] = [];
+  for (const [other, found] of zip(others, held)) {
+    const addShared = (tags: Tags): void => {
+      if (other.listKeys(tags).some((key) => keys.has(key))) shared.push({ place: other, tags });
+    };
+    await visitInTurns(found, addShared, signal);
+  }
+  return shared;
+}
+
+async function collectKeys(
+  place: PlaceMembers,
+  series: readonly Tags[],
+  signal: AbortSignal,
+): Promise<Set<string>> {
+  return new Set((await mapInTurns(series, place.listKeys, signal)).flat());
 }
 
 /** Whether the place knows no sample of it shortly before the buckets. */
@@ -97,23 +109,24 @@ async function refuseReturnedSeries(
   if (held.length === 0) return;
   const reach = Math.min(lookBack, longestGap);
   const near = await readEnds(all, query, { from: reach, to: 0 }, undefined, signal);
-  const nearKeys = new Set(near.map(formatOwnKey));
-  const away = held.filter((one) => !nearKeys.has(formatOwnKey(one)));
+  const nearKeys = new Set(await mapInTurns(near, formatOwnKey, signal));
+  const heldKeys = await mapInTurns(held, formatOwnKey, signal);
+  const away = held.filter((_, at) => !nearKeys.has(requireAt(heldKeys, at)));
   const only = lookBack === reach ? [] : await listDoubtful(all, away, query, signal);
   const far =
     only.length === 0 ? [] : await readEnds(all, query, { from: lookBack, to: reach }, only, signal);
-  const ends = [...far, ...near];
-  const endOf = new Map(ends.map((end) => [formatOwnKey(end), end.time]));
-  const endsByKey = Map.groupBy(
-    ends.flatMap((end) => end.place.listKeys(end.tags).map((key) => ({ key, end }))),
-    ({ key }) => key,
-  );
-  for (const one of held) {
+  const ends = far.concat(near);
+  const endOf = new Map(await mapInTurns(ends, (end) => [formatOwnKey(end), end.time] as const, signal));
+  const listKeyed = (end: SeriesEnd) => end.place.listKeys(end.tags).map((key) => ({ key, end }));
+  const keyed = (await mapInTurns(ends, listKeyed, signal)).flat();
+  const endsByKey = await groupInTurns(keyed, ({ key }) => key, signal);
+  const refuseLaterEnd = (one: PlacedSeries): void => {
     const time = endOf.get(formatOwnKey(one)) ?? Number.NEGATIVE_INFINITY;
     for (const { end } of one.place.listKeys(one.tags).flatMap((key) => endsByKey.get(key) ?? []))
       if (end.place !== one.place && end.time > time)
         throw createEqualSeriesError([end.place, one.place], metric, one.tags);
-  }
+  };
+  await visitInTurns(held, refuseLaterEnd, signal);
 }
 
 /**
@@ -130,10 +143,14 @@ async function listDoubtful(
   for (const place of all) {
     const own = away.filter((one) => one.place === place).map(({ tags }) => tags);
     const found = await findInOthers(all, place, own, query, signal);
-    const keys = new Set(found.flatMap(({ place: other, tags }) => other.listKeys(tags)));
-    doubtful.push(...own.filter((tags) => place.listKeys(tags).some((key) => keys.has(key))));
+    const listKeys = ({ place: other, tags }: PlacedSeries) => other.listKeys(tags);
+    const keys = new Set((await mapInTurns(found, listKeys, signal)).flat());
+    const addDoubtful = (tags: Tags): void => {
+      if (place.listKeys(tags).some((key) => keys.has(key))) doubtful.push(tags);
+    };
+    await visitInTurns(own, addDoubtful, signal);
   }
-  return doubtful.map((tags) => requireFirst(all).dropForced(tags));
+  return mapInTurns(doubtful, requireFirst(all).dropForced, signal);
 }
 
 function formatOwnKey({ place, tags }: PlacedSeries): string {

@@ -4,6 +4,8 @@ import { printPath } from "../search/query.js";
 
 /** A field of every line. */
 export const lineFields = ["severity", "source", "hostname", "group"];
+/** How columns and counts spell a key `source` of the body, which is not the source of the line. Queries know it as `source`. */
+export const bodySource = "\\source";
 const maxDepth = 8;
 const maxListed = 200;
 
@@ -44,12 +46,9 @@ export function chooseListedFields(lines) {
   return { fields: all.slice(0, maxListed), left: Math.max(0, all.length - maxListed) };
 }
 
-/**
- * A key `source` of the body is not the source of the line.
- * @param {readonly string[]} path
- */
+/** @param {readonly string[]} path */
 function printBodyField(path) {
-  return path.length === 1 && path[0] === "source" ? "\\source" : printPath(path);
+  return path.length === 1 && path[0] === "source" ? bodySource : printPath(path);
 }
 
 /** @param {unknown} value @param {readonly string[]} path @param {Map<string, readonly string[]>} own */

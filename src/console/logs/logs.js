@@ -18,7 +18,7 @@ import { createQueryBox } from "../search/query-box.js";
 import { listSoughtTexts } from "../search/tokens.js";
 import { createExportMenu } from "./export-menu.js";
 import { createValueCounter } from "./field-list.js";
-import { collectBodyFields, lineFields } from "./field-paths.js";
+import { bodySource, collectBodyFields, lineFields } from "./field-paths.js";
 import { severityOrder } from "./histogram.js";
 import { showHistogram } from "./histogram-chart.js";
 import { createLineList } from "./line-list.js";
@@ -270,9 +270,8 @@ async function suggestTerms({ search }, place) {
   const own = [...lineFields.filter((name) => name !== "source"), "message"];
   if (place.kind !== "value") {
     const found = collectBodyFields(search?.lines.slice(0, maxCompletionLines) ?? []);
-    const spellings = found.map(({ spelling }) => spelling);
-    // Columns call a key `source` of the body so. A query would look for a key with the backslash.
-    return suggestFields(place, [...own, ...spellings.filter((name) => name !== "\\source")]);
+    const spellings = found.map(({ spelling }) => (spelling === bodySource ? "source" : spelling));
+    return suggestFields(place, [...own, ...spellings]);
   }
   if (place.field === "severity")
     return suggestValues(
@@ -280,7 +279,7 @@ async function suggestTerms({ search }, place) {
       severityOrder.map((value) => ({ value })),
     );
   if (search === undefined || place.field === "message") return [];
-  const { groups } = await search.count(place.field);
+  const { groups } = await search.count(place.field === "source" ? bodySource : place.field);
   return suggestValues(place, groups ?? []);
 }
 

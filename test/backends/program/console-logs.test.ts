@@ -188,6 +188,23 @@ test("the query is completed by fields, operators and values, by the keyboard", 
   expect(complaints).toEqual([]);
 });
 
+test("a key `source` of the body is completed with its own values, not with the sources of the site", async () => {
+  const json = JSON.stringify({ source: "cron" });
+  await page.route("**/api/v2/logs/lines", (route) => route.fulfill({ json: [{ ...createLine(1), json }] }));
+  await page.route("**/api/v2/logs/counts", (route) => {
+    if (route.request().postDataJSON().group_by !== "\\source") return route.fallback();
+    const groups = [{ value: "cron", count: 1 }];
+    return route.fulfill({ json: { total: 1, buckets: [], groups, lacking: 0, other: 0 } });
+  });
+  await open();
+  await page.locator(".line-item").waitFor();
+  await queryBox().pressSequentially("sour");
+  await page.getByRole("option", { name: "source", exact: true }).waitFor();
+  await queryBox().pressSequentially("ce=");
+  await page.getByRole("option", { name: /^cron / }).waitFor();
+  expect(complaints).toEqual([]);
+});
+
 test("what is sought is marked in the messages", async () => {
   await open(address({ query: "message:placed" }));
   await page.locator(".lines mark").nth(50).waitFor();

@@ -86,10 +86,14 @@ export const grantedSites = z.union(
   { error: ({ input }) => (input == null ? undefined : 'expected a list of sites, or "*" for all') },
 );
 
-/** The name of a site or a backend: it appears in paths of the API, in messages and in queries. */
+/**
+ * The name of a site or a backend: it appears in paths of the API, in messages and in queries. `.` and `..` are no parts of a path:
+ * clients take them out of an address.
+ */
 export const configuredName = z
   .string()
-  .regex(/^[^\s/$,{}"\\]+$/, 'a name holds no space and none of / $ , { } " \\');
+  .regex(/^[^\s/$,{}"\\]+$/, 'a name holds no space and none of / $ , { } " \\')
+  .regex(/^(?!\.\.?$)/, "a name is neither . nor ..");
 
 /** A map whose keys are such names. */
 export const namedRecord = <Value extends z.ZodType>(value: Value) => z.record(configuredName, value);

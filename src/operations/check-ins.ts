@@ -146,7 +146,10 @@ function parseSchedule(expression: string, timezone: string): Cron {
       fixedTimeRule: "no-wildcard",
     });
   } catch (error) {
-    throw createCronError(expression, rewriteCronerMessage(toErrorMessage(error)));
+    const reason = trimmed.startsWith("@")
+      ? "there is no such alias; expected @hourly, @daily, @weekly, @monthly or @yearly, or fields"
+      : rewriteCronerMessage(toErrorMessage(error));
+    throw createCronError(expression, reason);
   }
 }
 

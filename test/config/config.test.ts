@@ -616,6 +616,16 @@ limits: { rows: "\${SECRET}" }
   expect(found).toContain('bad {"x":"…"');
 });
 
+test.each([".", ".."])("refuses the name %s, which clients take out of an address", (name) => {
+  const issue = (path: string, line: number) => `${line} ${path}.${name}: a name is neither . nor ..`;
+  expect(
+    listIssues(`
+backends: { "${name}": { kind: memory } }
+sites: { "${name}": { metrics: { backend: "${name}", match: {} } } }
+`),
+  ).toEqual(expect.arrayContaining([issue("backends", 2), issue("sites", 3)]));
+});
+
 test("names such as constructor and toString are ordinary names", () => {
   expect(
     listIssues(

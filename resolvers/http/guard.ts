@@ -3,7 +3,14 @@
 
 import { type ClientRequest, findClientRequest, raceAbort } from "../../src/core/async/concurrency.ts";
 import { reportAnswer, reportSent, reportWaiting } from "../../src/core/async/read-progress.ts";
-import { BackendError, type Failure, LimitReached, Refused, TooMany } from "../../src/core/errors.ts";
+import {
+  BackendError,
+  type Failure,
+  isPassedDeadline,
+  LimitReached,
+  Refused,
+  TooMany,
+} from "../../src/core/errors.ts";
 import type { Millis } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/backend.ts";
 import {
@@ -264,10 +271,15 @@ function finishAttempt(
   observation?.end(result);
 }
 
-/** The caller has left. His deadline counts as a failure of the backend if he waited long enough to tell. */
-function finishAbandoned(state: GuardState, current: Attempt, error: unknown): void {
-  const isLate = error instanceof BackendError && error.failure === "timeout";
-  if (isLate && performance.now() - current.started >= Math.min(minCallerWait, state.timeout / 2)) {
+/**
+ * The caller has left. His deadline counts as a failure of the backend if he waited long enough to tell. That another source was
+ * late, for which he gives up this request too, says nothing of this one.
+ */
+function finishAbandoned(state: GuardState, current: Attempt, reason: unknown): void {
+  if (
+    isPassedDeadline(reason) &&
+    performance.now() - current.started >= Math.min(minCallerWait, state.timeout / 2)
+  ) {
     finishAttempt(state, current, "dead", "timeout");
     return;
   }

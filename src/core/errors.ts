@@ -225,6 +225,11 @@ export class LimitReached extends BackendError {
   }
 }
 
+/** Whether the deadline of a request has passed: of a client's, not of one to a source. */
+export function isPassedDeadline(error: unknown): boolean {
+  return error instanceof LimitReached && error.limit === "deadline";
+}
+
 /** The figures that a request needs are still being made. Worth a retry, after some time. */
 export class FiguresUnfinished extends BackendError {
   /** What a client reads: how far the figures reach. */

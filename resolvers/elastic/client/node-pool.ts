@@ -2,9 +2,10 @@
 // time, and probed before it is used again. The pools of the official clients do not fit: they drop failed nodes for good when
 // responses are streams, and do not notice a node that hangs.
 import { requireAt, requireFirst } from "../../../src/core/collections.ts";
-import { BackendError } from "../../../src/core/errors.ts";
+import { BackendError, isPassedDeadline } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { toBackendError } from "../../http/guard.ts";
+import { wasSent } from "../../http/waiting.ts";
 
 /** One node, or a pool of them. */
 export interface Transport<Request, Response> {
@@ -98,14 +99,20 @@ function recordFailure<Request, Response>(
   signal: AbortSignal,
 ): boolean {
   if (signal.aborted) {
-    const { reason } = signal;
-    const isLate = reason instanceof BackendError && reason.failure === "timeout";
-    if (isLate && elapsed >= timeout / 2) suspendFailedNode(node);
+    if (isLate(backend, signal) && elapsed >= timeout / 2) suspendFailedNode(node);
     return true;
   }
   const { failure, message } = toBackendError(backend, error);
   if (failure === "unreachable" || failure === "timeout") suspendFailedNode(node);
   return !notSentPattern.test(message);
+}
+
+/** Whether the node was asked and has not answered in time. Who gives a request up since another source is late does not tell. */
+function isLate(backend: string, signal: AbortSignal): boolean {
+  const { reason } = signal;
+  if (!wasSent(signal)) return false;
+  if (isPassedDeadline(reason)) return true;
+  return reason instanceof BackendError && reason.failure === "timeout" && reason.backend === backend;
 }
 
 /**

@@ -108,7 +108,7 @@ describe("request deadline", () => {
     const guard = createTestGuard({ concurrent: 1 });
     const first = readOutcome(guard.run(false, never, createSlowRequest().request));
     const leaving = new AbortController();
-    const late = new BackendError("readout", "timeout", "the request's own deadline");
+    const late = new LimitReached("deadline", "timeout", "the request's own deadline");
     const second = readOutcome(guard.run(false, leaving.signal, createSlowRequest().request));
     const third = readOutcome(guard.run(false, never, createSlowRequest().request));
     await vi.advanceTimersByTimeAsync(10_000);
@@ -353,22 +353,38 @@ describe("circuit breaker", () => {
     expect(await runTimes(1, guard, answer)).toEqual(["ok"]);
   });
 
-  test("ignores callers who leave and counts deadlines that pass during a wait", async () => {
+  test.each<[string, unknown]>([
+    ["leave", new Error("left")],
+    [
+      "give up since another backend is late",
+      new BackendError("other", "timeout", "no answer within 5000 ms"),
+    ],
+    ["give up at another limit", new LimitReached("backend_share", "overloaded", "too much at once")],
+  ])("ignores callers who %s", async (_, reason) => {
+    const guard = createTestGuard({ concurrent: 32 });
+    const leaving = new AbortController();
+    const all = Array.from({ length: 10 }, () =>
+      readOutcome(guard.run(false, leaving.signal, createSlowRequest().request)),
+    );
+    await vi.advanceTimersByTimeAsync(9_000);
+    leaving.abort(reason);
+    await Promise.all(all);
+    expect(outcomes).toEqual([]);
+    expect(await runTimes(1, guard, answer)).toEqual(["ok"]);
+  });
+
+  test("counts deadlines that pass during a long wait", async () => {
     const guard = createTestGuard({ concurrent: 32 });
     const waitFor = (reason: unknown, duration: number) => {
       const leaving = new AbortController();
       setTimeout(() => leaving.abort(reason), duration);
       return readOutcome(guard.run(false, leaving.signal, createSlowRequest().request));
     };
-    const left = new Error("left");
-    const late = new BackendError("readout", "timeout", "the request's own deadline");
-    const all = [
-      ...Array.from({ length: 10 }, () => waitFor(left, 9_000)),
-      // Less than five seconds of waiting say nothing about the backend.
-      ...Array.from({ length: 10 }, () => waitFor(late, 4_999)),
-    ];
-    await vi.advanceTimersByTimeAsync(9_000);
-    expect(await Promise.all(all)).toEqual([...Array(10).fill(left), ...Array(10).fill("timeout")]);
+    const late = new LimitReached("deadline", "timeout", "the request's own deadline");
+    // Less than five seconds of waiting say nothing about the backend.
+    const early = Array.from({ length: 10 }, () => waitFor(late, 4_999));
+    await vi.advanceTimersByTimeAsync(4_999);
+    expect(await Promise.all(early)).toEqual(Array(10).fill("timeout"));
     expect(await runTimes(1, guard, answer)).toEqual(["ok"]);
     const dead = Array.from({ length: 10 }, () => waitFor(late, 5_000));
     await vi.advanceTimersByTimeAsync(5_000);

@@ -3,6 +3,7 @@ import { afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { createElasticClient, type ElasticClient } from "#resolvers/elastic/client/client.ts";
 import { createNodePool } from "#resolvers/elastic/client/node-pool.ts";
 import { guardDefaults } from "#resolvers/http/guard.ts";
+import { BackendError, LimitReached } from "#src/core/errors.ts";
 import { testIO } from "../../../support/io.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 import { never } from "../../../support/signals.ts";
@@ -150,3 +151,37 @@ test.each([1, 8])(
     expect(probes.map((at) => Math.round(at - started))).toEqual([5, 15, 35, 75]);
   },
 );
+
+test.each<[string, boolean, unknown]>([
+  ["the request is late", true, new BackendError("elk", "timeout", "no answer within 1000 ms")],
+  ["the client's deadline passes", true, new LimitReached("deadline", "timeout", "the deadline has passed")],
+  ["another backend is late", false, new BackendError("prom", "timeout", "no answer within 1000 ms")],
+  ["the client leaves", false, new Error("left")],
+])("a node that has not answered when %s is suspended: %s", async (_, isSuspended, reason) => {
+  vi.useFakeTimers();
+  const asked: number[] = [];
+  const transports = [0, 1].map((node) => ({
+    send(request: string, signal: AbortSignal) {
+      if (request === "search") asked.push(node);
+      if (asked.length > 1) return Promise.resolve(200);
+      return new Promise<number>((_, reject) =>
+        signal.addEventListener("abort", () => reject(signal.reason)),
+      );
+    },
+    close: async () => {},
+  }));
+  const pool = createNodePool({
+    backend: "elk",
+    transports,
+    timeout: 1_000,
+    probeRequest: "probe",
+    isNodeUnavailable: (status) => status === 503,
+  });
+  const leaving = new AbortController();
+  const waiting = pool.send("search", leaving.signal).catch(() => "failed");
+  await vi.advanceTimersByTimeAsync(900);
+  leaving.abort(reason);
+  expect(await waiting).toBe("failed");
+  for (let sent = 0; sent < 4; sent += 1) await pool.send("search", never);
+  expect(asked).toEqual(isSuspended ? [0, 1, 1, 1, 1] : [0, 1, 0, 1, 0]);
+});

@@ -2,6 +2,7 @@
 // expressions and selectors only, and these hold the forced labels. A response is complete or an error. The client
 // relies on query, query_range, series and label values; metadata and build information are optional.
 import { z } from "zod";
+import type { HeldBytes } from "../../../src/core/async/held-bytes.ts";
 import { visitInTurns } from "../../../src/core/async/turns.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Instant, Millis } from "../../../src/core/time.ts";
@@ -316,18 +317,25 @@ const bytesPerSample = 16;
 const bytesPerHistogram = 100;
 const bytesPerBucket = 56;
 
-/** The same folds, which count each series before they take it. They throw what `held` throws. */
+/**
+ * The same folds, which count each series before they take it. They throw what `held` throws. A request that is sent again gives
+ * back what its fold before has counted.
+ */
 export function countSeries<T>(
   fold: () => SeriesFold<T>,
   { held, reportRead }: SeriesCounters,
 ): () => SeriesFold<T> {
   if (held === undefined && reportRead === undefined) return fold;
+  let part: HeldBytes | undefined;
   return () => {
+    part?.release();
+    part = held?.openPart();
+    const own = part;
     const { series: take, result } = fold();
     let samples = 0;
     return {
       series(one) {
-        held?.hold(measureSeries(one));
+        own?.hold(measureSeries(one));
         samples += one.times.length + one.histograms.length;
         take(one);
       },

@@ -86,6 +86,24 @@ test("no room for a token says nothing about the source", async () => {
   expect(await readSums(createHeldBytes(limitBytes, { ledger, account: "ana" }))).toEqual(expected);
 });
 
+test("what an attempt has read before it failed is given back by the next one", () => {
+  const ledger = createHeldLedger();
+  const held = createHeldBytes(1_000_000, { ledger, account: "ana" });
+  const createFold = countSeries(collectSeries, { held });
+  const values = new Float64Array(1_000);
+  const one = { labels: {}, times: values, values, histograms: [] };
+  createFold().series(one);
+  const bytes = ledger.heldBytes;
+  expect(bytes).toBeGreaterThan(values.byteLength);
+  const again = createFold();
+  expect(ledger.heldBytes).toBe(0);
+  again.series(one);
+  expect(again.result()).toEqual([one]);
+  expect(ledger.heldBytes).toBe(bytes);
+  held.release();
+  expect(ledger.heldBytes).toBe(0);
+});
+
 test("labels, samples and the buckets of histograms count", () => {
   const count = (bucketCount: number, sampleCount: number, label: string): number => {
     let bytes = 0;

@@ -230,9 +230,10 @@ function copyTable(source: DatabaseSync, table: Table, write: (row: Row) => numb
   const highest = findHighestSequence(source, table);
   const count = countRows(source, table);
   readAroundDamage(source, table, highest, take);
-  // A scan ends without an error at a row whose sequence is damaged and beyond those looked for. What follows that row is met
-  // from the end; a row that was written already is ignored.
-  if (rows !== count) scanTable(source, table, "DESC", [1, highest], take);
+  // A scan of a range ends without an error at a row whose sequence is damaged. A walk over all rows looks at none; those that were
+  // written already are ignored.
+  for (const order of ["ASC", "DESC"] as const)
+    if (rows !== count) walkTable(source, table, order, highest, take);
   return { rows, highest, complete: rows === count };
 }
 
@@ -299,10 +300,13 @@ function findHighestSequence(source: DatabaseSync, table: Table): number {
 }
 
 function prepareScan(source: DatabaseSync, table: Table, order: Order): StatementSync {
+  return prepareRead(source, table, `WHERE sequence BETWEEN ? AND ? ORDER BY sequence ${order}`);
+}
+
+function prepareRead(source: DatabaseSync, table: Table, clauses: string): StatementSync {
   const own = table === "dead_letters" ? ", refused, reason" : "";
   const statement = source.prepare(
-    `SELECT sequence, id, site, index_name, received, body${own} FROM ${table} NOT INDEXED
-     WHERE sequence BETWEEN ? AND ? ORDER BY sequence ${order}`,
+    `SELECT sequence, id, site, index_name, received, body${own} FROM ${table} NOT INDEXED ${clauses}`,
   );
   // A damaged row can have an integer that no number holds.
   statement.setReadBigInts(true);
@@ -333,6 +337,21 @@ function scanTable(
     else highest = sequence - 1;
   }
   return "all";
+}
+
+/** Takes the rows as they lie in the file, up to the first that cannot be read. Those with a sequence that no row had are left out. */
+function walkTable(
+  source: DatabaseSync,
+  table: Table,
+  order: Order,
+  highest: number,
+  take: (row: Row) => void,
+): void {
+  const walk = () => prepareRead(source, table, `ORDER BY sequence ${order}`).iterate();
+  for (const row of readUntilDamage(walk)) {
+    if (row === "damage") return;
+    if (Number(row.sequence) >= 1 && Number(row.sequence) <= highest) take(row);
+  }
 }
 
 /** The rows, then "damage" where reading fails. An error of who takes the rows is not caught. */

@@ -202,6 +202,24 @@ test("salvages the reports on both sides of one whose sequence is damaged", () =
   }
 });
 
+test("salvages the reports between those whose sequences are damaged", () => {
+  const kept = fillSpool(30);
+  const sound = readFileSync(path);
+  const damaged = [10, 15, 20];
+  for (const sequence of damaged) {
+    const { id } = kept.find((one) => one.sequence === sequence) ?? {};
+    // The sequence is some bytes before the id.
+    const place = sound.lastIndexOf(sequence, sound.indexOf(id ?? "none") - 8);
+    sound[place] = 100;
+  }
+  writeFileSync(path, sound);
+  const { reports, replacement } = recover();
+  expect(reports.map(({ sequence }) => sequence)).toEqual(
+    kept.map(({ sequence }) => sequence).filter((sequence) => !damaged.includes(sequence)),
+  );
+  expect(replacement).toMatchObject({ complete: false });
+});
+
 test("salvages reports that the first page no longer lists", () => {
   const kept = fillSpool(60);
   const sound = readFileSync(path);

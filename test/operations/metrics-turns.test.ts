@@ -1,6 +1,7 @@
 // Answers of many series are made in turns of the event loop, and are what they would be without them.
 import { describe, expect, test } from "vitest";
 import { defaults } from "#src/config/schema.ts";
+import { createHeldBytes } from "#src/core/async/held-bytes.ts";
 import type { Series } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { list } from "#src/operations/metrics/list.ts";
@@ -164,6 +165,15 @@ describe("the table of a visual", () => {
     const ask = () => listPieces(csv, { id }, context);
     const first = await ask();
     expect(await countTurns(async () => expect(await ask()).toEqual(first))).toBeLessThan(3);
+  });
+
+  test("is held by none of those who ask for it, and bounded for all", async () => {
+    const published = publish(seriesOf(30, gaps));
+    const full = { ...published, held: createHeldBytes(0) };
+    expect(await listPieces(json, { id }, full)).toEqual(await listPieces(json, { id }, published));
+    const { limits } = published;
+    const bounded = { ...publish(seriesOf(30, gaps)), limits: { ...limits, heldBytes: 10 } };
+    await expect(listPieces(json, { id }, bounded)).rejects.toMatchObject({ details: { limit: 10 } });
   });
 
   test("takes turns with others, also while its answer is printed", async () => {

@@ -17,7 +17,7 @@ import {
 import type { Labels } from "../client/response-scanner.ts";
 import { readRawBuckets } from "../counters/counter-downsampling.ts";
 import type { SuspectBucket } from "../counters/raw-runs.ts";
-import { formatSeriesKey, type GridSeries } from "../counters/series-reader.ts";
+import { formatSeriesKey, type GridSeries, type SeriesReader } from "../counters/series-reader.ts";
 import { selectPart } from "./family-listing.ts";
 import {
   combineByGroup,
@@ -53,7 +53,7 @@ export async function readGauges(plan: SeriesPlan, measure: SampleMeasure): Prom
     selector,
     samples: reader.selectRange(relaxed.selector, { from: buckets.step, to: 1 }),
     isSingle: series > 0 && series === groups,
-    read: (expression) => reader.readGrid(expression, buckets, pointLimit, relaxed.matchesDropped),
+    read: (expression, reader) => reader.readGrid(expression, buckets, pointLimit, relaxed.matchesDropped),
   };
   const found = await (combine === "quantile"
     ? readQuantiles(asked, measure.quantile)
@@ -85,7 +85,7 @@ interface GroupedQuestion {
   readonly samples: Expression;
   /** Each group seems to have one series. */
   readonly isSingle: boolean;
-  readonly read: (expression: Expression) => Promise<readonly GridSeries[]>;
+  readonly read: (expression: Expression, reader: SeriesReader) => Promise<readonly GridSeries[]>;
 }
 
 function ownByGroup(plan: SeriesPlan): ValueOwner {
@@ -98,11 +98,13 @@ function ownByGroup(plan: SeriesPlan): ValueOwner {
 async function readExpressible(asked: GroupedQuestion, combine: Expressible): Promise<readonly GridSeries[]> {
   const { plan, selector, samples, isSingle } = asked;
   const { losesNaN } = plan.reader;
-  const readBy = (by: readonly string[] | undefined) =>
-    asked.read(buildGaugeExpression(combine, by, samples, losesNaN));
-  const single = isSingle ? await readWithoutAggregation(plan, selector, () => readBy(undefined)) : undefined;
-  const found = single ?? (await readBy(plan.keys));
-  return losesNaN && mayBeNaN(combine) ? addMarks(ownByGroup(plan), found, await readMarks(asked)) : found;
+  const readBy = (by: readonly string[] | undefined, reader: SeriesReader) =>
+    asked.read(buildGaugeExpression(combine, by, samples, losesNaN), reader);
+  const readSingle = (reader: SeriesReader) => readBy(undefined, reader);
+  const single = isSingle ? await readWithoutAggregation(plan, selector, readSingle) : undefined;
+  const found = single ?? (await readBy(plan.keys, plan.reader));
+  if (!losesNaN || !mayBeNaN(combine)) return found;
+  return addMarks(ownByGroup(plan), found, await readMarks(asked, plan.reader));
 }
 
 /**
@@ -117,14 +119,13 @@ async function readQuantiles(
   const { plan, selector, samples, isSingle } = asked;
   if (!isSingle) return undefined;
   const quantiles = call("quantile_over_time", number(quantile), samples);
-  const read = await tryRead(() => Promise.all([asked.read(quantiles), readMarks(asked)]));
-  if (read !== undefined) {
-    const [found, marked] = read;
+  const read = await tryRead(plan.reader, async (reader) => {
+    const [found, marked] = await Promise.all([asked.read(quantiles, reader), readMarks(asked, reader)]);
     const groups = await joinGroups(plan, found);
-    if (found.length < groups.length * 2) return addMarks(ownByGroup(plan), groups, marked);
-  }
-  plan.reader.markUnderestimated(selector);
-  return undefined;
+    return found.length < groups.length * 2 ? addMarks(ownByGroup(plan), groups, marked) : undefined;
+  });
+  if (read === undefined) plan.reader.markUnderestimated(selector);
+  return read;
 }
 
 /**
@@ -200,24 +201,32 @@ async function addMarks(
 async function readWithoutAggregation(
   plan: SeriesPlan,
   selector: Selector,
-  read: () => Promise<readonly GridSeries[]>,
+  read: (reader: SeriesReader) => Promise<readonly GridSeries[]>,
 ): Promise<readonly GridSeries[] | undefined> {
-  const found = await tryRead(read);
-  const keys = new Set<string>();
-  await visitInTurns(found ?? [], ({ labels }) => keys.add(formatGroupKey(plan, labels)));
-  if (keys.size === found?.length) return found;
-  plan.reader.markUnderestimated(selector);
-  return undefined;
+  const found = await tryRead(plan.reader, async (reader) => {
+    const series = await read(reader);
+    const keys = new Set<string>();
+    await visitInTurns(series, ({ labels }) => keys.add(formatGroupKey(plan, labels)));
+    return keys.size === series.length ? series : undefined;
+  });
+  if (found === undefined) plan.reader.markUnderestimated(selector);
+  return found;
 }
 
-/** `undefined` where the source or a limit refuses the response. */
-async function tryRead<Read>(read: () => Promise<Read>): Promise<Read | undefined> {
+/** `undefined` where the source or a limit refuses the response, or `read` finds nothing in it. Nothing of it then counts as held. */
+async function tryRead<Read>(
+  reader: SeriesReader,
+  read: (reader: SeriesReader) => Promise<Read | undefined>,
+): Promise<Read | undefined> {
+  const part = reader.openPart();
+  let found: Read | undefined;
   try {
-    return await read();
+    found = await read(part);
   } catch (error) {
-    if (error instanceof Refused || isRejection(error)) return undefined;
-    throw error;
+    if (!(error instanceof Refused) && !isRejection(error)) throw error;
   }
+  if (found === undefined) part.release();
+  return found;
 }
 
 /** The values of each group's series; infinite where several of them have one. */
@@ -240,9 +249,12 @@ function addToGroup(values: Float64Array, more: Float64Array): void {
 }
 
 /** Where a group has a sample that is not finite. */
-function readMarks({ plan, samples, read }: GroupedQuestion): Promise<readonly GridSeries[]> {
-  const marks = markNonFinite(samples, plan.reader.losesNaN);
-  return read(binary(aggregate("max", plan.keys, marks), "!=", number(0)));
+function readMarks(
+  { plan, samples, read }: GroupedQuestion,
+  reader: SeriesReader,
+): Promise<readonly GridSeries[]> {
+  const marks = markNonFinite(samples, reader.losesNaN);
+  return read(binary(aggregate("max", plan.keys, marks), "!=", number(0)), reader);
 }
 
 /** Computes the values from raw samples that are not finite in `found`: a sample that is not finite is part of them. */

@@ -128,10 +128,12 @@ async function runConsistently<T>(
     const ending = new AbortController();
     try {
       const both = combineSignals(signal, ending.signal);
-      const reader = createSeriesReader(backend, client, traits, sizes, both, query);
+      const held = query.held?.openPart();
+      const reader = createSeriesReader(backend, client, traits, sizes, both, { ...query, held });
       const listUncountable = () => families.listUncountable(query.match, query.metric, signal);
       const result = await run(shape, createPlan(backend, query, family, reader, listUncountable));
       if ((await client.readTraits(signal)).edge === traits.edge) return result;
+      held?.release();
     } finally {
       // Ends the requests that a failed part leaves behind.
       ending.abort();
@@ -178,7 +180,13 @@ async function answerPlan(
     buckets,
     lookBack,
     pointLimit,
-    ask: (span, unkept) => runPlan(shape, { ...plan, unkept, query: narrowToSpan(query, span) }),
+    openAttempt: () => {
+      const reader = plan.reader.openPart();
+      return {
+        ask: (span, unkept) => runPlan(shape, { ...plan, reader, unkept, query: narrowToSpan(query, span) }),
+        release: reader.release,
+      };
+    },
   });
   const sorted = answer.series.map(({ tags, values }) => ({ labels: tags, values }));
   return { series: await toSortedSeries(plan, sorted), keep: answer.keep };

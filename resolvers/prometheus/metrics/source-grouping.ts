@@ -42,15 +42,18 @@ export interface CombinedGroup extends GridSeries {
 
 /** @throws {Refused | BackendError} */
 export async function readInGroups(plan: SeriesPlan, measure: GroupedMeasure): Promise<readonly Series[]> {
-  const { keys, query, reader, backend } = plan;
+  const { keys, query, backend } = plan;
   const { name, parts, read } = measure;
+  // What is read in vain is given back before the question is read by series.
+  const reader = plan.reader.openPart();
+  const attempt = { ...plan, reader };
   const { isWorth, why } = await judgeGrouping(plan, measure);
   const asked = { parts, keys, pointLimit: query.pointLimit };
   const steady = isWorth ? await findSteadyBuckets(reader, asked).catch(suppressRefused) : undefined;
   // What lies between is read meanwhile; whether that succeeds counts only if the groups can be grown.
   const [grown, [gaps]] = await Promise.all([
     steady && growGroups(reader, steady).catch(suppressRefused),
-    Promise.allSettled([readParts(plan, measure, steady?.gaps ?? [])]),
+    Promise.allSettled([readParts(attempt, measure, steady?.gaps ?? [])]),
   ]);
   const unread =
     isWorth && grown === undefined
@@ -58,7 +61,10 @@ export async function readInGroups(plan: SeriesPlan, measure: GroupedMeasure): P
       : "";
   const how = grown === undefined ? "read" : "grouped";
   findCurrentRecorder()?.recordChoice?.({ backend, of: name, how, why: `${why}${unread}` });
-  if (grown === undefined) return read(plan, false);
+  if (grown === undefined) {
+    reader.release();
+    return read(plan, false);
+  }
   if (gaps.status === "rejected") throw gaps.reason;
   const combined = await measure.combine(grown.parts);
   const unclear = combined.filter(({ isUnclear }) => isUnclear).map(({ labels }) => labels);

@@ -30,8 +30,15 @@ interface SettledQuestion {
   readonly lookBack: Millis;
   /** The most series times buckets. */
   readonly pointLimit: number;
+  readonly openAttempt: () => SettledAttempt;
+}
+
+/** What is read for one answer, which may be given up for another one. */
+interface SettledAttempt {
   /** Asks the source for the buckets from `from` until before `to`. */
   readonly ask: (span: BucketSpan, unkept: UnkeptBuckets) => Promise<readonly Series[]>;
+  /** What was read no longer counts as held. */
+  readonly release: () => void;
 }
 
 /** Buckets from `from` until before `to`. */
@@ -52,7 +59,7 @@ const mostSpans = 4;
 
 export async function answerFromSettled(
   settled: SettledValues,
-  { metric, question, buckets, lookBack, pointLimit, ask }: SettledQuestion,
+  { metric, question, buckets, lookBack, pointLimit, openAttempt }: SettledQuestion,
 ): Promise<SettledAnswer> {
   const { memory } = settled;
   const { start, step, count } = buckets;
@@ -61,13 +68,15 @@ export async function answerFromSettled(
   const kept = await memory.read(question, { start, step, count: settledCount }, pointLimit);
   const whole: BucketSpan = { from: 0, to: count };
   const unkept = collectUnkept(lookBack);
-  const askAll = (spans: readonly BucketSpan[]) => runConcurrent(spans, (span) => ask(span, unkept));
+  const attempt = openAttempt();
   let spans = kept.known.includes(1) ? findMissingSpans(kept.known, count) : [whole];
-  let asked = spans.includes(whole) ? undefined : await askAll(spans).catch(suppressRefused);
+  const askMissing = () => runConcurrent(spans, (span) => attempt.ask(span, unkept));
+  let asked = spans.includes(whole) ? undefined : await askMissing().catch(suppressRefused);
   // Only the whole range shows how some questions are answered, or whether they are refused.
   if (asked === undefined || unkept.isNone()) {
+    attempt.release();
     spans = [whole];
-    asked = await askAll(spans);
+    asked = [await openAttempt().ask(whole, unkept)];
   }
   settled.recordLookup(!spans.includes(whole));
   explainSpans(settled, metric, buckets, spans);

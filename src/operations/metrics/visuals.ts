@@ -2,6 +2,7 @@
 // is public is decided by the visual's file alone; whatever else is asked for is not found.
 
 import * as z from "zod";
+import { createHeldBytes } from "../../core/async/held-bytes.ts";
 import {
   runInUnownedTurns,
   sortInSteps,
@@ -127,7 +128,9 @@ function computeVisual(visual: Visual, { visuals, ...context }: Context): Promis
   if (visuals === undefined) throw new NotFound();
   return visuals.shareAnswer(visual, async (signal) => {
     const prepared = chooseEndpoint(visual).prepare(buildBody(visual, context.now()));
-    const result = prepared.run({ ...context, signal });
+    // It is of nobody: who asks first holds none of it, and is told nothing of how far it is.
+    const held = createHeldBytes(context.limits.heldBytes);
+    const result = prepared.run({ ...context, signal, held, progress: undefined });
     if (!("pieces" in result)) throw new TypeError("the metrics routes answer in pieces");
     const texts: string[] = [];
     let size = 0;

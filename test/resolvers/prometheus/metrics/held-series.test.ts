@@ -75,6 +75,36 @@ test("more than one request may hold is refused", async () => {
   await expect(readSums(createHeldBytes(valueBytes))).rejects.toMatchObject(refused);
 });
 
+test.each(["max", "sum"] as const)(
+  "what was read in vain leaves room for what is read instead: %s",
+  async (combine) => {
+    // Each is the only one of its group, and read with all labels, but for the limit.
+    const long = "x".repeat(6_000);
+    const gauges = written.map(({ labels, samples }) => ({
+      labels: { ...labels, __name__: "temperature", long },
+      samples,
+    }));
+    const wide = await openScriptedSource(createFakePrometheus(gauges, { temperature: "gauge" }));
+    const io = { ...testIO, now: () => fromMillis(base + 40 * minute) };
+    const own = prometheus.create("prom", prometheus.parseConfig({ url: wide.url }), io);
+    const held = createHeldBytes((seriesCount * long.length) / 2);
+    const query: SeriesQuery = {
+      match: { tenant: "shop" },
+      metric: "temperature",
+      tags: { host: "*" },
+      measure: { of: "samples", combine },
+      buckets: { start: base, step: minute, count: pointCount },
+      lookBack: minute,
+      pointLimit: 100_000,
+      held,
+    };
+    const found = await own.stores.metrics?.series(query, signal);
+    expect(found).toHaveLength(seriesCount);
+    await own.close();
+    await wide.close();
+  },
+);
+
 test("no room for a token says nothing about the source", async () => {
   const ledger = createHeldLedger();
   const limitBytes = 100 * valueBytes;

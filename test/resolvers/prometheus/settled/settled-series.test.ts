@@ -188,7 +188,11 @@ test("growth that the source adds up is answered as without memory", { timeout: 
         buckets,
         lookBack: query.lookBack,
         pointLimit: query.pointLimit,
-        ask: (span, unkept) => readIncrements({ ...plan, unkept, query: narrowToSpan(query, span) }, metric),
+        openAttempt: () => ({
+          ask: (span, unkept) =>
+            readIncrements({ ...plan, unkept, query: narrowToSpan(query, span) }, metric),
+          release: () => undefined,
+        }),
       });
       await keep();
       const sorted = series.toSorted((a, b) => ((a.tags.path ?? "") < (b.tags.path ?? "") ? -1 : 1));

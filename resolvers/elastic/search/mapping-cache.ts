@@ -2,6 +2,7 @@
 // new indices by themselves and ask for a refresh. Only a fresh mapping shows that an index was deleted and recreated under its
 // name, so the age of a copy is limited, and strictly so where a tenant filter depends on it.
 
+import { setImmediate } from "node:timers/promises";
 import { LRUCache } from "lru-cache";
 import { awaitShared } from "../../../src/core/async/concurrency.ts";
 import { runInUnownedTurns } from "../../../src/core/async/turns.ts";
@@ -27,7 +28,10 @@ export interface MappingCache {
    * it is at most seconds old. @throws {BackendError}
    */
   read(pattern: string, hasTenantFilter: boolean, signal: AbortSignal): Promise<IndexMetadata>;
-  /** Reads the mappings again, once for all who ask at the same time. @throws {BackendError} */
+  /**
+   * Reads the mappings again, once for all who ask at the same time: what was asked of the server before them may have been answered
+   * before them. @throws {BackendError}
+   */
   refresh(pattern: string, signal: AbortSignal): Promise<IndexMetadata>;
   /** Remembers a shard count that differs from that of the indices, as of routed aliases, and is no sign of a change. */
   acceptShardCount(pattern: string, shards: number): void;
@@ -61,6 +65,8 @@ interface CacheState {
   readonly io: Pick<IO, "recordCacheLookup">;
   readonly customLayouts: CustomLayouts<LogLayout, SpanLayout> | undefined;
   readonly metadata: LRUCache<string, IndexMetadata>;
+  /** The mappings of each pattern that are being read. */
+  readonly loading: Map<string, Promise<unknown>>;
   readonly failures: Map<string, { readonly at: Millis; readonly error: unknown }>;
   readonly acceptedShards: Map<string, number>;
   /** The indices behind each pattern, as last read. */
@@ -92,6 +98,7 @@ export function createMappingCache(
       noDeleteOnFetchRejection: true,
       fetchMethod: (pattern) => loadUnlessFailed(state, pattern),
     }),
+    loading: new Map(),
     failures: new Map(),
     acceptedShards: new Map(),
     indices: new Map(),
@@ -123,16 +130,20 @@ export function createMappingCache(
 }
 
 async function loadUnlessFailed(state: CacheState, pattern: string): Promise<IndexMetadata> {
-  const { failures } = state;
+  const { failures, loading } = state;
   const failed = failures.get(pattern);
   if (failed !== undefined && performance.now() - failed.at < failureLifetime) throw failed.error;
+  const loaded = load(state, pattern);
+  loading.set(pattern, loaded);
   try {
-    const metadata = await load(state, pattern);
+    const metadata = await loaded;
     failures.delete(pattern);
     return metadata;
   } catch (error) {
     failures.set(pattern, { at: performance.now(), error });
     throw error;
+  } finally {
+    if (loading.get(pattern) === loaded) loading.delete(pattern);
   }
 }
 
@@ -175,11 +186,13 @@ async function confirmOpaque(
 const noIndices = "[]";
 
 async function fetchMetadata(
-  { backend, metadata: cache, io }: CacheState,
+  { backend, metadata: cache, loading, io }: CacheState,
   pattern: string,
   signal: AbortSignal,
   maxAge: Millis,
 ): Promise<IndexMetadata> {
+  const earlier = loading.get(pattern);
+  if (maxAge === 0 && earlier !== undefined) await awaitShared(waitUntilKept(earlier), signal);
   const remaining = cache.getRemainingTTL(pattern);
   // The cache reads its clock now and then, so that a new copy may seem to live longer than it was given.
   const forceRefresh = maxAge === 0 || remaining <= freshFor - maxAge;
@@ -191,6 +204,12 @@ async function fetchMetadata(
   );
   if (metadata === undefined) throw new BackendError(backend, "unreachable", `no mappings of ${pattern}`);
   return metadata;
+}
+
+/** Until the cache has what was loaded, or knows that it failed: some microtasks later. */
+async function waitUntilKept(loaded: Promise<unknown>): Promise<void> {
+  await Promise.allSettled([loaded]);
+  await setImmediate();
 }
 
 /**

@@ -30,10 +30,18 @@ type Served = ReturnType<typeof createFakeSearch>;
 /** A source that gets other indices later. `exists` finds nothing at the hidden names, as where these are not indexed. */
 async function openHiding(first: Served, hidden: readonly string[]) {
   let server = first;
+  let delay = Promise.resolve();
+  let noteAsked = () => {};
   const clauses = hidden.map((field) => JSON.stringify({ exists: { field } }));
-  const source = await openScriptedSource((response, request, body) => {
+  const source = await openScriptedSource(async (response, request, body) => {
     const sent = clauses.reduce((text, clause) => text.replaceAll(clause, JSON.stringify(noDocument)), body);
-    server.reply(response, request, sent);
+    // What it answers is as old as the question, however late it arrives.
+    const asked = server;
+    if (/^\/held\?/.test(request.url ?? "")) {
+      noteAsked();
+      await delay;
+    }
+    asked.reply(response, request, sent);
   });
   const cluster = openCluster(source.url);
   cleanups.push(cluster.close, source.close);
@@ -43,6 +51,14 @@ async function openHiding(first: Served, hidden: readonly string[]) {
       server = next;
     },
     countMappingReads: () => source.requests.filter(({ path }) => /^\/held\?/.test(path)).length,
+    /** Mappings arrive once `release` is called. `asked` resolves with the first question for them. */
+    delayMappings: () => {
+      const arrival = Promise.withResolvers<void>();
+      const question = Promise.withResolvers<void>();
+      delay = arrival.promise;
+      noteAsked = question.resolve;
+      return { asked: question.promise, release: arrival.resolve };
+    },
   };
 }
 
@@ -138,11 +154,11 @@ async function openLines(product: ProductName, template: object, layout = "ecs")
     };
     return createFakeSearch({ held: { mappings, documents } }, product);
   };
-  const { cluster, replace, countMappingReads } = await openHiding(serve(), names);
+  const { cluster, replace, ...mappings } = await openHiding(serve(), names);
   const source = { id: "app", index: "held", layout, tenantFilter: undefined };
   return {
+    ...mappings,
     setFields: (field: object) => replace(serve(field)),
-    countMappingReads,
     countLines: async (text: string) => {
       const limits = { expectedLines: 100, documentLimit: 1_000, tieLimit: 1_000 };
       const query = { sources: [source], range, filter: parse(text), order: "asc", ...limits } as const;
@@ -163,6 +179,12 @@ describe("lines with a field that is mapped after the mappings were read", () =>
   test.each<[ProductName, object, string]>([
     ...ofFields.map((query): [ProductName, object, string] => ["Elasticsearch", blind, query]),
     ...ofFields.map((query): [ProductName, object, string] => ["OpenSearch", short, query]),
+    // Of neither type does `exists` find what lies below the field.
+    ["Elasticsearch", { type: "ip_range" }, "message:boom"],
+    ["OpenSearch", { type: "date_range" }, "message:boom"],
+    // A type that nobody knows may be another one.
+    ["Elasticsearch", { type: "new_type" }, "message:boom"],
+    ["Elasticsearch", { type: "flattened", ignore_above: 3 }, "message:boom"],
   ])("%s: are found where a template %o hides it from %s", async (product, template, query) => {
     const { setFields, countLines, countMappingReads } = await openLines(product, template);
     expect(await countLines(query)).toBe(0);
@@ -171,6 +193,19 @@ describe("lines with a field that is mapped after the mappings were read", () =>
     expect(countMappingReads() - before).toBe(1);
     setFields(template);
     expect(await countLines(query)).toBe(1);
+  });
+
+  test("are found by who asks while mappings arrive that are older than the lines", async () => {
+    const { setFields, countLines, delayMappings } = await openLines("Elasticsearch", blind);
+    expect(await countLines("message:boom")).toBe(0);
+    const { asked, release } = delayMappings();
+    const earlier = countLines("message:boom");
+    await asked;
+    setFields(blind);
+    const later = countLines("message:boom");
+    release();
+    expect(await later).toBe(1);
+    await earlier;
   });
 
   test("are counted by it", async () => {

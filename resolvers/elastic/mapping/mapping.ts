@@ -175,26 +175,40 @@ export function hasUnindexedTemplates(
   return templates.some(
     ({ type, index, enabled, dynamic = "true", ignore_above, ignore_malformed }) =>
       [index, enabled].some((setting) => String(setting) === "false") ||
-      (typeof type === "string" && hidingTypes.has(type)) ||
+      (type !== undefined && !foundTypes.has(String(type))) ||
       !/^(?:true|strict)$/.test(String(dynamic)) ||
-      (!isListed && (ignore_above !== undefined || String(ignore_malformed) === "true")),
+      // `_ignored` lists no key of a flattened object.
+      (ignore_above !== undefined && !(isListed && type !== "flattened")) ||
+      (!isListed && String(ignore_malformed) === "true"),
   );
 }
 
-/** Types of fields at or below which `exists` does not find every value. */
-const hidingTypes: ReadonlySet<string> = new Set([
-  "nested",
-  "flat_object",
-  "binary",
-  "geo_point",
-  "geo_shape",
-  "point",
-  "shape",
-  "histogram",
-  "aggregate_metric_double",
-  "dense_vector",
-  "rank_features",
-  "sparse_vector",
-  "completion",
-  "join",
+/** Types of fields of which `exists` finds every value, at the field or below it. Of others, known or not, it may find none. */
+const foundTypes: ReadonlySet<string> = new Set([
+  // What a template calls the type that was detected.
+  "{dynamic_type}",
+  "object",
+  "passthrough",
+  "flattened",
+  "text",
+  "match_only_text",
+  "search_as_you_type",
+  "keyword",
+  "constant_keyword",
+  "wildcard",
+  "counted_keyword",
+  "version",
+  "boolean",
+  "ip",
+  "date",
+  "date_nanos",
+  "byte",
+  "short",
+  "integer",
+  "long",
+  "unsigned_long",
+  "half_float",
+  "float",
+  "double",
+  "scaled_float",
 ]);

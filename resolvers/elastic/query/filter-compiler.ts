@@ -4,7 +4,7 @@
 // the filter.
 
 import { createPause } from "../../../src/core/async/turns.ts";
-import { requireFirst, requireKey } from "../../../src/core/collections.ts";
+import { readOwn, requireFirst, requireKey } from "../../../src/core/collections.ts";
 import {
   type Compare,
   type Field,
@@ -219,16 +219,20 @@ export function chooseFreshness(
 
 /** The names at which an index may have a field of the body. */
 function listBodyNames({ json }: LogLayout, field: BodyField): readonly string[] {
-  const roots = json === "source" ? [""] : json.from.flatMap(listRootPrefixes);
   const paths = [field.path, ...(field.alternatives ?? [])];
-  return paths.flatMap((path) => roots.map((root) => root + path.join(".")));
+  if (json === "source") return paths.map((path) => path.join("."));
+  return json.from.flatMap((source) => paths.flatMap((path) => listSourceNames(source, path)));
 }
 
 type BodyField = Extract<Field, { readonly kind: "json" }>;
 
-function listRootPrefixes(source: BodySource): readonly string[] {
-  if ("prefix" in source) return [source.prefix];
-  return "structured" in source ? source.structured.map((name) => `${name}.`) : [];
+function listSourceNames(source: BodySource, path: BodyField["path"]): readonly string[] {
+  if ("prefix" in source) return [source.prefix + path.join(".")];
+  if ("pairs" in source) return [`${source.pairs}.key`, `${source.pairs}.value`];
+  if ("text" in source) return source.text;
+  if ("structured" in source) return source.structured.map((name) => [name, ...path].join("."));
+  const [key, ...rest] = path;
+  return (readOwn(source.named, key) ?? []).map((name) => [name, ...rest].join("."));
 }
 
 function compileNode(filter: Filter, compile: ComparisonCompiler, depth: number): Bounds {

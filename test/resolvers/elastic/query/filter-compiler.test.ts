@@ -6,12 +6,14 @@ import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import { matchAll, matchNone, measureQuery, type Query } from "#resolvers/elastic/client/query-dsl.ts";
 import { type LogLayout, logLayouts, parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import {
+  chooseFreshness,
   compileBounds,
   compileByGroup,
   compileFilter,
   listUnnarrowedFields,
 } from "#resolvers/elastic/query/filter-compiler.ts";
 import { waitForTurn } from "#src/core/async/turns.ts";
+import { requireKey } from "#src/core/collections.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { startProcessorTime } from "../../../support/cpu-time.ts";
 import { readIndexMetadata } from "../../../support/elastic/index-metadata.ts";
@@ -455,5 +457,24 @@ describe("filter compiler, on a dotted key beside an object of its first part", 
     const properties = { "@timestamp": { type: "date" }, attributes };
     const mappings = { properties: { ...properties, body: { properties: { text: { type: "text" } } } } };
     expect(print(upperOf("a\\.b=x", {}, mappings))).toEqual(asks("attributes.a.b"));
+  });
+});
+
+describe("how recent a mapping has to be", () => {
+  const hiding = [{ texts: { match_mapping_type: "string", mapping: { type: "keyword", ignore_above: 3 } } }];
+  const properties = { attributes: { type: "flat_object" }, body: { type: "text" } };
+  const { groups } = readIndexMetadata({ i: { mappings: { dynamic_templates: hiding, properties } } });
+  const product = describeProduct("OpenSearch", "2.19.1");
+
+  test.each([
+    ["ss4o", "resource.env", "now"],
+    ["ss4o", "scope.name", "now"],
+    // All that is below a flat object is found at its root.
+    ["ss4o", "k", "shared"],
+  ] as const)("%s, a line by %s: %s", (name, path, freshness) => {
+    const layout = requireKey(logLayouts, name);
+    const [key, ...rest] = path.split(".");
+    const field = { kind: "json", path: [key ?? "", ...rest] } as const;
+    expect(chooseFreshness([field], { layout, groups }, product)).toBe(freshness);
   });
 });

@@ -210,8 +210,10 @@ async function openPlannedSnapshot(
 ): Promise<DocumentSnapshot | "behind" | undefined> {
   const findPlan = (source: SpanSource): SearchPlan => requireKey(plans, formatSource(source));
   const patterns = new Map(sources.map((source) => [source.index, findPlan(source).metadata] as const));
-  // Plans of one pattern are made one after the other, and it may have changed in between.
-  if (sources.some((source) => patterns.get(source.index) !== findPlan(source).metadata)) return "behind";
+  // Plans of one pattern are made one after the other, and it may have changed in between. Mappings that were read again and had
+  // not changed have the same groups.
+  if (sources.some((source) => patterns.get(source.index)?.groups !== findPlan(source).metadata.groups))
+    return "behind";
   const of = { patterns, isRead: findFieldFilter(context, sources) };
   const opening = openSnapshot(context.backend, context.client, of, since, signal);
   const snapshot = await opening.catch((error: unknown) => {

@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { spanLayouts } from "#resolvers/elastic/layout/span-layout.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
+import { type BackendRequest, runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import { toSpan } from "../../conformance/trace-fixture.ts";
 import { apm } from "../../support/elastic/span-shippers/apm.ts";
 import { dataPrepper } from "../../support/elastic/span-shippers/data-prepper.ts";
@@ -9,7 +10,18 @@ import { jaegerFields } from "../../support/elastic/span-shippers/jaeger.ts";
 import { otel } from "../../support/elastic/span-shippers/otel.ts";
 import { ss4oBare } from "../../support/elastic/span-shippers/ss4o.ts";
 import { onServers } from "../selected-servers.ts";
-import { at, id, make, never, plenty, range, start, trace, useSpanCluster } from "./span-cluster.ts";
+import {
+  at,
+  chooseShipper,
+  id,
+  make,
+  never,
+  plenty,
+  range,
+  start,
+  trace,
+  useSpanCluster,
+} from "./span-cluster.ts";
 
 onServers((server) => {
   const store = useSpanCluster(server.url, "changing");
@@ -86,6 +98,37 @@ onServers((server) => {
           found: expect.arrayContaining([id(n + 1)]),
         });
       }
+    });
+
+    test("opens a snapshot of several sites behind one pattern with few readings of its mappings", async () => {
+      const { shipper } = chooseShipper(server);
+      await empty(shipper);
+      const mapping = { type: "keyword", index: false, doc_values: false };
+      const blind = { match_mapping_type: "string", path_match: "*.original", mapping };
+      const template = JSON.stringify({ dynamic_templates: [{ blind }] });
+      for (const index of Object.keys(shipper.indices(prefix)))
+        await store.cluster.request("PUT", `/${index}/_mapping`, template);
+      await write(shipper, [make({})]);
+      const createSource = (site: string) =>
+        buildSpanSource(site, { index: shipper.pattern(prefix), layout: "auto" });
+      const open = async (site: string, ...others: readonly string[]) => {
+        const sources = [createSource(site), ...others.map(createSource)] as const;
+        // Of a request of its own.
+        const { signal } = new AbortController();
+        let reads = 0;
+        const recordRequest = ({ method, path }: BackendRequest) => {
+          if (method === "GET" && path.startsWith(`/${prefix}`)) reads += 1;
+        };
+        const recorder = { recordRequest, recordDocuments: () => {}, recordSamples: () => {} };
+        const opening = () => store.cluster.traces.openSnapshot?.(sources, undefined, signal);
+        const snapshot = await runWithRecorder(recorder, opening);
+        snapshot?.close();
+        return { isOpen: snapshot !== undefined, reads };
+      };
+      await open("shop");
+      const alone = await open("shop");
+      expect(alone.isOpen).toBe(true);
+      expect(await open("shop", "blog", "stock")).toEqual(alone);
     });
 
     test("reads several layouts behind one pattern as one source", async () => {

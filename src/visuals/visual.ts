@@ -3,6 +3,7 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { z } from "zod";
 import { readPlainYaml } from "../config/yaml/yaml.ts";
+import type { HeldBytes } from "../core/async/held-bytes.ts";
 import { ConfigError, type Issue } from "../core/errors.ts";
 import { formatChoice, formatSuggestion } from "../core/suggestion.ts";
 import { type Millis, parseDuration, parseInstant } from "../core/time.ts";
@@ -26,12 +27,12 @@ export interface Visual {
 export interface PublishedVisuals {
   readonly find: (id: string) => Visual | undefined;
   /**
-   * The texts that `compute` answers, kept for a moment and shared by all who ask meanwhile. It gets a signal of its own: one of
-   * them may leave without the others.
+   * The texts that `compute` answers, kept for a moment and shared by all who ask meanwhile. It gets a signal of its own, and holds
+   * bytes of its own: one of them may leave without the others.
    */
   readonly shareAnswer: (
     visual: Visual,
-    compute: (signal: AbortSignal) => Promise<readonly string[]>,
+    compute: (signal: AbortSignal, held?: HeldBytes) => Promise<readonly string[]>,
   ) => Promise<readonly string[]>;
 }
 

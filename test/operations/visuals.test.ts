@@ -3,6 +3,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
+import type { Limits } from "#src/config/limits.ts";
 import { defaults } from "#src/config/schema.ts";
 import { Unauthorized } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
@@ -36,7 +37,11 @@ function storeWith(samples: Samples): MetricStore {
   return metrics;
 }
 
-function serve(visuals: readonly Visual[], store: MetricStore = storeWith([[{ host: "a" }, [1, 2]]])) {
+function serve(
+  visuals: readonly Visual[],
+  store: MetricStore = storeWith([[{ host: "a" }, [1, 2]]]),
+  limits: Partial<Limits> = {},
+) {
   const watched = createWatchedTelemetry();
   const server = createServer({
     operations,
@@ -55,7 +60,7 @@ function serve(visuals: readonly Visual[], store: MetricStore = storeWith([[{ ho
       ],
       ["bare", { id: "bare", retention: 86_400_000, counterDefault: "cumulative" }],
     ]),
-    limits: defaults.limits,
+    limits: { ...defaults.limits, ...limits },
     telemetry: watched.telemetry,
     now: () => fromMillis(base),
     loadGraphql: () => Promise.reject(new Error("not asked for")),
@@ -327,4 +332,29 @@ describe("saved visual as CSV", () => {
       { numRuns: sampleRuns(60) },
     );
   });
+});
+
+test("visuals hold together what one token may, and give it back", async () => {
+  const first = Promise.withResolvers<void>();
+  const asked = Promise.withResolvers<void>();
+  const plain = storeWith([[{ host: "a" }, [1, 2]]]);
+  let reads = 0;
+  const store: MetricStore = {
+    ...plain,
+    async series(query, signal) {
+      query.held?.hold(80_000);
+      reads += 1;
+      asked.resolve();
+      if (reads === 1) await first.promise;
+      return plain.series(query, signal);
+    },
+  };
+  const other = "BBBBBBBBBBBBBBBBBBBBBB";
+  const { ask } = serve([visualOf(), visualOf({ id: other })], store, { heldBytes: 100_000 });
+  const earlier = ask(id);
+  await asked.promise;
+  expect((await ask(other)).status).toBe(429);
+  first.resolve();
+  expect((await earlier).status).toBe(200);
+  expect((await ask(other)).status).toBe(200);
 });

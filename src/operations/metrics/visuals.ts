@@ -2,7 +2,6 @@
 // is public is decided by the visual's file alone; whatever else is asked for is not found.
 
 import * as z from "zod";
-import { createHeldBytes } from "../../core/async/held-bytes.ts";
 import {
   runInUnownedTurns,
   sortInSteps,
@@ -126,10 +125,9 @@ const maxAnswerChars = 16 * 1_048_576;
 /** The answer of the metrics route as text, in pieces: printed once for all who ask. */
 function computeVisual(visual: Visual, { visuals, ...context }: Context): Promise<readonly string[]> {
   if (visuals === undefined) throw new NotFound();
-  return visuals.shareAnswer(visual, async (signal) => {
+  return visuals.shareAnswer(visual, async (signal, held) => {
     const prepared = chooseEndpoint(visual).prepare(buildBody(visual, context.now()));
-    // It is of nobody: who asks first holds none of it, and is told nothing of how far it is.
-    const held = createHeldBytes(context.limits.heldBytes);
+    // Who asks first is told nothing of how far it is.
     const result = prepared.run({ ...context, signal, held, progress: undefined });
     if (!("pieces" in result)) throw new TypeError("the metrics routes answer in pieces");
     const texts: string[] = [];

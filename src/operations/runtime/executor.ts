@@ -191,7 +191,10 @@ function joinExecutor(state: ExecutorState, principal: Principal, gone: AbortSig
   return { ...work, end };
 }
 
-function openHeld({ options: { limits, slots } }: ExecutorState, { account }: Principal): HeldBytes {
+function openHeld(
+  { options: { limits, slots } }: ExecutorState,
+  { account }: Pick<Principal, "account">,
+): HeldBytes {
   return createHeldBytes(limits.heldBytes, { ledger: slots.held, account });
 }
 
@@ -204,7 +207,10 @@ function once(act: () => void): () => void {
   };
 }
 
-/** Who asked for a shared answer may have left: a drain waits for its computation too. */
+/** All answers that are shared hold together what one token may. */
+const sharedAccount = "shared answers";
+
+/** Who asked for a shared answer may have left: a drain waits for its computation too, and what it holds is of none of them. */
 function holdWhileShared(state: ExecutorState): PublishedVisuals | undefined {
   const { visuals } = state.options;
   return (
@@ -213,7 +219,11 @@ function holdWhileShared(state: ExecutorState): PublishedVisuals | undefined {
       shareAnswer: (visual, compute) =>
         visuals.shareAnswer(visual, (signal) => {
           const release = holdExecutor(state);
-          return compute(signal).finally(release);
+          const held = openHeld(state, { account: sharedAccount });
+          return compute(signal, held).finally(() => {
+            held.release();
+            release();
+          });
         }),
     }
   );

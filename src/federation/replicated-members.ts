@@ -55,6 +55,11 @@ interface MergedGroup extends StreamGroup {
   readonly isHeldBefore: boolean;
 }
 
+/** How far a choice may hang on samples before or after: of each scraper on those of the one before it in the order. */
+const edgeReach: Millis = 4 * scrapeTimeout;
+/** What is read beyond a bound, so that samples at the bound are chosen as if all were read. */
+const edgeLength: Millis = longestGap + edgeReach;
+
 /** @throws {Refused | BackendError} */
 export async function readReplicated(
   places: readonly ReadablePlace[],
@@ -65,15 +70,10 @@ export async function readReplicated(
   const end = start + step * count;
   const budget: Budget = { read: 0, limit: chooseSampleLimit(query.pointLimit) };
   const needsPast = countsGrowth(query.measure);
-  const near = await readStreams(
-    places,
-    query,
-    { from: start - longestGap, to: end + longestGap },
-    budget,
-    signal,
-  );
+  const span: Span = { from: start - edgeLength, to: end + edgeLength };
+  const near = await readStreams(places, query, span, budget, signal);
   const groups = await groupStreams(places, near, query, signal);
-  const far = needsPast ? await readFarStreams(places, query, groups, budget, signal) : [];
+  const far = needsPast ? await readFarStreams(places, query, groups, span.from, budget, signal) : [];
   const whole =
     far.length === 0
       ? groups
@@ -134,29 +134,70 @@ function readTimes(member: SampledMember): Float64Array {
   return "samples" in member ? member.samples.times : member.observations.count.times;
 }
 
-/** Of series without a sample shortly before the buckets, the rest of the look-back. */
+/**
+ * What was read before `to` of series whose growth hangs on it: of those without a sample that counts before the buckets, the rest
+ * of the look-back; of those whose last one is near the edge of what was read, some time more.
+ */
 async function readFarStreams(
   places: readonly ReadablePlace[],
   query: SeriesQuery,
   groups: readonly StreamGroup[],
+  to: Millis,
   budget: Budget,
   signal: AbortSignal,
 ): Promise<readonly Stream[]> {
-  const { start } = query.buckets;
-  const span = { from: start - query.lookBack, to: start - longestGap };
-  // A sample just before the buckets may be one that does not count.
-  const open = groups.filter(({ streams }) =>
-    streams.every(({ member }) => (readTimes(member)[0] ?? start) >= start - scrapeTimeout),
-  );
-  if (open.length === 0 || span.from >= span.to) return [];
-  const keys = new Set(open.flatMap((group) => group.keys));
-  const only = await mapInTurns(open, readSharedTags, signal);
-  const far: Stream[] = [];
+  const lookBackStart = query.buckets.start - query.lookBack;
+  const [open, unclear]: [StreamGroup[], StreamGroup[]] = [[], []];
+  for (const group of groups) {
+    await yieldToEventLoop();
+    signal.throwIfAborted();
+    const base = await takeSteps(findBase(group, query.buckets), signal);
+    if (base === undefined) open.push(group);
+    else if (base <= findEdgeEnd(group, query.buckets, to)) unclear.push(group);
+  }
+  const read = (of: readonly StreamGroup[], from: Millis) =>
+    readKnownStreams(places, query, of, { from, to }, budget, signal);
+  return [
+    ...(lookBackStart < to ? await read(open, lookBackStart - edgeLength) : []),
+    ...(await read(unclear, to - 2 * edgeLength)),
+  ];
+}
+
+async function readKnownStreams(
+  places: readonly ReadablePlace[],
+  query: SeriesQuery,
+  groups: readonly StreamGroup[],
+  span: Span,
+  budget: Budget,
+  signal: AbortSignal,
+): Promise<readonly Stream[]> {
+  if (groups.length === 0) return [];
+  const keys = new Set(groups.flatMap((group) => group.keys));
+  const only = await mapInTurns(groups, readSharedTags, signal);
+  const known: Stream[] = [];
   const keepKnown = (stream: Stream): void => {
-    if (stream.place.listKeys(stream.tags).some((key) => keys.has(key))) far.push(stream);
+    if (stream.place.listKeys(stream.tags).some((key) => keys.has(key))) known.push(stream);
   };
   await visitInTurns(await readStreams(places, query, span, budget, signal, only), keepKnown, signal);
-  return far;
+  return known;
+}
+
+/** The time of the last sample before the buckets that counts, as far as the samples that were read tell. */
+function* findBase({ streams }: StreamGroup, { start }: Buckets): Steps<Millis | undefined> {
+  const times = streams.map(({ member }) => {
+    const own = readTimes(member);
+    return own.subarray(0, findFirstAtOrAfter(own, start + edgeLength));
+  });
+  const chosen = yield* chooseTimes(times);
+  const bases = chosen.flatMap((own) => own[findFirstAtOrAfter(own, start) - 1] ?? []);
+  return bases.length === 0 ? undefined : Math.max(...bases);
+}
+
+/** Up to when samples may count only since those before `from` were not read: the first ones of each stream, and what is beside them. */
+function findEdgeEnd({ streams }: StreamGroup, { start }: Buckets, from: Millis): Millis {
+  const firsts = streams.flatMap(({ member }) => readTimes(member)[0] ?? []);
+  const cut = streams.length === 1 ? [] : firsts.filter((first) => first < start);
+  return Math.max(from, ...cut) + edgeReach;
 }
 
 /** What the series has as tags in every place. */

@@ -14,6 +14,12 @@ export const longestGap: Millis = 5 * minute;
 /** So long a scrape may take, by default: a value may be that much newer than its time. */
 export const scrapeTimeout: Millis = 10 * second;
 
+/** How far a choice may hang on samples before or after: of each scraper on those of the one before it in the order. */
+export const edgeReach: Millis = 4 * scrapeTimeout;
+
+/** What is read beyond a bound, so that samples at the bound are chosen as if all were read. */
+export const edgeLength: Millis = longestGap + edgeReach;
+
 /** Samples that one step visits, in a millisecond or two. */
 const samplesPerStep = 20_000;
 

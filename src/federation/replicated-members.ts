@@ -2,51 +2,28 @@
 // Everything is read raw: what a source reduces cannot be told apart by scraper any more.
 
 import { mapAtOnce } from "../core/async/concurrency.ts";
-import {
-  mapInTurns,
-  type Steps,
-  sortInSteps,
-  takeSteps,
-  visitInTurns,
-  yieldToEventLoop,
-} from "../core/async/turns.ts";
-import { findFirstAtOrAfter, requireAt, requireFirst, requireKey, zip } from "../core/collections.ts";
-import { createTooManySamplesError, createUnsupportedError, type Refused } from "../core/errors.ts";
-import { type Buckets, compare } from "../core/rows.ts";
+import { mapInTurns, type Steps, takeSteps, visitInTurns, yieldToEventLoop } from "../core/async/turns.ts";
+import { findFirstAtOrAfter, requireAt, requireFirst, zip } from "../core/collections.ts";
+import type { Buckets } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { CounterSamples, Observations, Samples } from "../metrics/samples.ts";
 import type { SampledMember, SeriesQuery, Tags } from "../store/metrics.ts";
 import { listParts, mapParts } from "./member-parts.ts";
+import { chooseSampleLimit, countsGrowth, dropReplica, formatTagsKey } from "./metric-places.ts";
+import { findMetricStart } from "./metric-start.ts";
 import {
-  chooseSampleLimit,
-  countsGrowth,
-  createEqualSeriesError,
-  dropReplica,
-  formatTagsKey,
-  joinBackends,
-} from "./metric-places.ts";
-import { chooseTimes, joinSamples, longestGap, scrapeTimeout, selectSamples } from "./replicas.ts";
+  type Budget,
+  groupStreams,
+  readKnownStreams,
+  readSharedTags,
+  readStreams,
+  readTimes,
+  type Span,
+  type Stream,
+  type StreamGroup,
+} from "./replica-streams.ts";
+import { chooseTimes, edgeLength, edgeReach, joinSamples, scrapeTimeout, selectSamples } from "./replicas.ts";
 import { dropForcedTags, type ReadablePlace } from "./series-identity.ts";
-
-/** The samples of one series in one place. */
-interface Stream {
-  readonly place: ReadablePlace;
-  /** With the label of its scraper, which no other stream of the place has. */
-  readonly ownKey: string;
-  /** Without the label of its scraper. */
-  readonly tags: Tags;
-  /** Of these tags (`formatTagsKey`). */
-  readonly tagsKey: string;
-  readonly member: SampledMember;
-}
-
-/** One series. */
-interface StreamGroup {
-  /** Those of its streams (`IdentifiedPlace`). */
-  readonly keys: readonly string[];
-  /** The first one's samples count before those of the others. */
-  readonly streams: readonly Stream[];
-}
 
 interface MergedGroup extends StreamGroup {
   /** Within the look-back and the buckets. */
@@ -54,11 +31,6 @@ interface MergedGroup extends StreamGroup {
   /** Whether a sample that counts was found before the buckets, also before a short look-back. */
   readonly isHeldBefore: boolean;
 }
-
-/** How far a choice may hang on samples before or after: of each scraper on those of the one before it in the order. */
-const edgeReach: Millis = 4 * scrapeTimeout;
-/** What is read beyond a bound, so that samples at the bound are chosen as if all were read. */
-const edgeLength: Millis = longestGap + edgeReach;
 
 /** @throws {Refused | BackendError} */
 export async function readReplicated(
@@ -90,50 +62,6 @@ export async function readReplicated(
   return needsPast ? setBaselines(places, query, merged, budget, signal) : merged.map(({ member }) => member);
 }
 
-interface Budget {
-  read: number;
-  readonly limit: number;
-}
-
-/** Half-open. */
-interface Span {
-  readonly from: Millis;
-  readonly to: Millis;
-}
-
-async function readStreams(
-  places: readonly ReadablePlace[],
-  query: SeriesQuery,
-  { from, to }: Span,
-  budget: Budget,
-  signal: AbortSignal,
-  only?: readonly Tags[],
-): Promise<readonly Stream[]> {
-  const buckets: Buckets = { start: from, step: to - from, count: 1 };
-  const read = async (place: ReadablePlace, own: AbortSignal): Promise<readonly Stream[]> => {
-    const asked = { ...query, match: place.match, buckets, only, sampleLimit: budget.limit };
-    const found = await place.members.readRaw(asked, own);
-    for (const member of found) budget.read += countSamples(member);
-    if (budget.read > budget.limit) throw createTooManySamplesError(budget.limit, budget.read);
-    const toStream = (member: SampledMember): Stream => {
-      const tags = dropReplica(place, member.tags);
-      const ownKey = formatTagsKey(member.tags);
-      return { place, ownKey, tags, tagsKey: tags === member.tags ? ownKey : formatTagsKey(tags), member };
-    };
-    return mapInTurns(found, toStream, own);
-  };
-  return (await mapAtOnce(places, read, signal)).flat();
-}
-
-function countSamples(member: SampledMember): number {
-  return listParts(member).reduce((size, { times }) => size + times.length, 0);
-}
-
-/** What shows when a series was scraped: of a histogram its count. */
-function readTimes(member: SampledMember): Float64Array {
-  return "samples" in member ? member.samples.times : member.observations.count.times;
-}
-
 /**
  * What was read before `to` of series whose growth hangs on it: of those without a sample that counts before the buckets, the rest
  * of the look-back; of those whose last one is near the edge of what was read, some time more.
@@ -163,25 +91,6 @@ async function readFarStreams(
   ];
 }
 
-async function readKnownStreams(
-  places: readonly ReadablePlace[],
-  query: SeriesQuery,
-  groups: readonly StreamGroup[],
-  span: Span,
-  budget: Budget,
-  signal: AbortSignal,
-): Promise<readonly Stream[]> {
-  if (groups.length === 0) return [];
-  const keys = new Set(groups.flatMap((group) => group.keys));
-  const only = await mapInTurns(groups, readSharedTags, signal);
-  const known: Stream[] = [];
-  const keepKnown = (stream: Stream): void => {
-    if (stream.place.listKeys(stream.tags).some((key) => keys.has(key))) known.push(stream);
-  };
-  await visitInTurns(await readStreams(places, query, span, budget, signal, only), keepKnown, signal);
-  return known;
-}
-
 /** The time of the last sample before the buckets that counts, as far as the samples that were read tell. */
 function* findBase({ streams }: StreamGroup, { start }: Buckets): Steps<Millis | undefined> {
   const times = streams.map(({ member }) => {
@@ -198,106 +107,6 @@ function findEdgeEnd({ streams }: StreamGroup, { start }: Buckets, from: Millis)
   const firsts = streams.flatMap(({ member }) => readTimes(member)[0] ?? []);
   const cut = streams.length === 1 ? [] : firsts.filter((first) => first < start);
   return Math.max(from, ...cut) + edgeReach;
-}
-
-/** What the series has as tags in every place. */
-function readSharedTags({ streams }: StreamGroup): Tags {
-  const { place, tags } = requireFirst(streams);
-  return place.dropForced(tags);
-}
-
-/**
- * Streams of one series are in the order of the places, and in one place in that of their labels: the order in which they
- * were found depends on what else was read.
- * @throws {Refused} where two places have one series, and not both say that it may be so, or where it is unclear which one
- */
-async function groupStreams(
-  places: readonly ReadablePlace[],
-  streams: readonly Stream[],
-  { metric }: SeriesQuery,
-  signal: AbortSignal,
-): Promise<readonly StreamGroup[]> {
-  const order = new Map(places.map((place, at) => [place, at]));
-  const compareStreams = (a: Stream, b: Stream): number =>
-    requireKey(order, a.place) - requireKey(order, b.place) || compare(a.ownKey, b.ownKey);
-  const divide = (group: StreamGroup): readonly StreamGroup[] => {
-    const own = [...group.streams].sort(compareStreams);
-    const holders = [...new Set(own.map(({ place }) => place))];
-    const ofOnePlace = Map.groupBy(own, ({ place, tagsKey }) => `${order.get(place)} ${tagsKey}`);
-    if (holders.length === 1) return [...ofOnePlace.values()].map(createGroupOfPlace);
-    const { tags } = requireFirst(own);
-    if (holders.some(({ replica }) => replica === undefined))
-      throw createEqualSeriesError(holders, metric, tags);
-    if (ofOnePlace.size > holders.length) throw createUnclearSeriesError(own, metric);
-    return [{ ...group, streams: own }];
-  };
-  const keyed = await mapInTurns(
-    streams,
-    (stream): KeyedStream => ({ stream, keys: stream.place.listKeys(stream.tags) }),
-    signal,
-  );
-  return (await mapInTurns(await collectByKeys(keyed, metric, signal), divide, signal)).flat();
-}
-
-/** Of streams of one place with equal tags, which may share keys with others of the place. */
-function createGroupOfPlace(streams: readonly Stream[]): StreamGroup {
-  const { place, tags } = requireFirst(streams);
-  return { keys: place.listKeys(tags), streams };
-}
-
-interface KeyedStream {
-  readonly stream: Stream;
-  readonly keys: readonly string[];
-}
-
-interface OpenGroup {
-  /** Those that all of its streams have. */
-  keys: readonly string[];
-  readonly streams: Stream[];
-}
-
-/** Groups streams that have a key in common. @throws {Refused} where one has keys of two groups, and not all are of one place */
-async function collectByKeys(
-  streams: readonly KeyedStream[],
-  metric: string,
-  signal: AbortSignal,
-): Promise<Iterable<StreamGroup>> {
-  const groups = new Set<OpenGroup>();
-  const groupOfKey = new Map<string, OpenGroup>();
-  /** In one place, series with other tags are others. */
-  const groupOfSeries = new Map<string, OpenGroup>();
-  const collect = ({ stream, keys }: KeyedStream): void => {
-    const found = new Set(keys.flatMap((key) => groupOfKey.get(key) ?? []));
-    const all = [...found].flatMap(({ streams }) => streams);
-    if (found.size > 1 && all.some(({ place }) => place !== stream.place))
-      throw createUnclearSeriesError([stream, ...all], metric);
-    const series = `${stream.place.backend} ${stream.tagsKey}`;
-    const known = found.size === 1 ? requireFirst([...found]) : groupOfSeries.get(series);
-    const group = known ?? { keys: keys.filter((key) => !groupOfKey.has(key)), streams: [] };
-    const own = new Set(keys);
-    for (const key of group.keys.filter((key) => !own.has(key))) groupOfKey.delete(key);
-    group.keys = group.keys.filter((key) => own.has(key));
-    group.streams.push(stream);
-    groups.add(group);
-    for (const key of group.keys) groupOfKey.set(key, group);
-    groupOfSeries.set(series, group);
-  };
-  const sorted = await takeSteps(
-    sortInSteps(streams, (a, b) => a.keys.length - b.keys.length),
-    signal,
-  );
-  await visitInTurns(sorted, collect, signal);
-  return groups;
-}
-
-function createUnclearSeriesError(
-  streams: readonly Stream[],
-  metric: string,
-): Refused<"not_supported_by_backend"> {
-  const backends = joinBackends(streams.map(({ place }) => place));
-  const printed = [...new Set(streams.map(({ tags }) => JSON.stringify(tags)))].join(" and ");
-  const feature = `${metric} of ${printed} in ${backends}. Series that lack a label of \`match\` may be either of two`;
-  return createUnsupportedError(backends, feature);
 }
 
 /** Streams of one series in one place become one. They follow one another in time, in the order of the list. */
@@ -407,46 +216,6 @@ async function setBaselines(
     return setOwnBaselines(group.member, isNew ? "zero" : "own");
   };
   return mapInTurns(groups, set, signal);
-}
-
-/**
- * The time of the first sample of the metric that counts, whatever the query's tags. It is exact where it may lie before one of
- * the times, which are the first ones of new series; else it may be some seconds earlier, or -Infinity.
- */
-async function findMetricStart(
-  places: readonly ReadablePlace[],
-  query: SeriesQuery,
-  times: readonly Millis[],
-  budget: Budget,
-  signal: AbortSignal,
-): Promise<Millis> {
-  const { start, step, count } = query.buckets;
-  const from = start - scrapeTimeout;
-  const buckets: Buckets = { start: from, step: start + step * count - from, count: 1 };
-  const found = await mapAtOnce(
-    places,
-    (place, own) => place.members.findFirstTime({ ...query, match: place.match, buckets }, own),
-    signal,
-  );
-  const first = Math.min(...found);
-  // What does not count lies less than a scrape before what does. Whether it counts, all of its run tells.
-  const isUnclear = times.some((time) => first < time && time < first + scrapeTimeout);
-  if (!isUnclear) return first;
-  const span = { from: first, to: first + 2 * scrapeTimeout + longestGap };
-  const all = { ...query, tags: {} };
-  const groups = await groupStreams(
-    places,
-    await readStreams(places, all, span, budget, signal),
-    all,
-    signal,
-  );
-  let begun = Number.POSITIVE_INFINITY;
-  for (const group of groups) {
-    await yieldToEventLoop();
-    signal.throwIfAborted();
-    begun = Math.min(begun, ...readTimes(await takeSteps(mergeStreams(group, query), signal)).subarray(0, 1));
-  }
-  return begun;
 }
 
 /** Which series had a sample in any place, before those shortly before the buckets, which may not count. */

@@ -3,6 +3,7 @@
 import { z } from "zod";
 import type { Steps } from "../../../src/core/async/turns.ts";
 import { isJsonObject, type JsonObject, readObject } from "../../../src/core/json/lossless-json.ts";
+import { readTemplates } from "./dynamic-templates.ts";
 import { findCopies } from "./index-copies.ts";
 import { isGlobMatch, isNameInPattern } from "./index-patterns.ts";
 import { type FieldDefaults, isDateType, readFields } from "./indexed-field.ts";
@@ -121,7 +122,8 @@ function createGroup(
   dateNames: Set<string>,
 ): IndexGroup & { readonly indices: string[] } {
   const dynamicTemplates = readTemplates(mappings.dynamic_templates);
-  const fields = readFields(mappings, dynamicTemplates, defaults);
+  const templates = dynamicTemplates.map(({ mapping }) => mapping);
+  const fields = readFields(mappings, templates, defaults);
   for (const { name, type, aliasOf } of fields.values()) {
     const isDateAlias = aliasOf !== undefined && isDateType(fields.get(aliasOf)?.type);
     if (isDateType(type) || isDateAlias) dateNames.add(name);
@@ -199,17 +201,6 @@ const unlistedPattern =
   /"(?:norms|doc_values)":"?false|"type":"(?:match_only_text|annotated_text|search_as_you_type|wildcard|flat_object)"/;
 
 /** The mapping of each dynamic template, whatever names the template matches. Runtime fields are not in the index. */
-function readTemplates(templates: unknown): readonly JsonObject[] {
-  if (!Array.isArray(templates)) return [];
-  return templates
-    .filter(isJsonObject)
-    .flatMap((named) => Object.values(named).filter(isJsonObject))
-    .flatMap(({ mapping, runtime }) => {
-      if (isJsonObject(mapping)) return [mapping];
-      return runtime === undefined ? [] : [{ index: false }];
-    });
-}
-
 /** Whether a search of the pattern may reach an index only through aliases with a routing, so not all of its shards. */
 function isOnlyRouted(
   pattern: string,

@@ -1,8 +1,8 @@
 // What an index can search: lookups in the mappings of the indices behind one pattern, and queries for names that were
 // mapped after they were read.
 import { requireFirst } from "../../../src/core/collections.ts";
-import type { JsonObject } from "../../../src/core/json/lossless-json.ts";
 import { anyOf, buildIgnoredQuery, type Query } from "../client/query-dsl.ts";
+import type { DynamicTemplate } from "./dynamic-templates.ts";
 import { type IndexedField, plainTypes, scalarTypes } from "./indexed-field.ts";
 
 /** Indices with the same mapping. */
@@ -19,8 +19,7 @@ export interface IndexGroup {
   readonly ignoresMalformed: boolean;
   /** Has a `passthrough` object, whose keys also take in what documents have at names outside of it. */
   readonly hasPassthrough: boolean;
-  /** The mappings that dynamic templates have for new names. */
-  readonly dynamicTemplates: readonly JsonObject[];
+  readonly dynamicTemplates: readonly DynamicTemplate[];
   /** Names that some index of the pattern maps as a date. */
   readonly dateNames: ReadonlySet<string>;
   /**
@@ -164,51 +163,3 @@ export function buildLateFieldQuery(
   }
   return listsIgnored ? anyOf([exists, buildIgnoredQuery(name)]) : exists;
 }
-
-/** Whether dynamic templates may map a new name so that `buildLateFieldQuery` does not find its values. */
-export function hasUnindexedTemplates(
-  { dynamicTemplates: templates, ignoresMalformed, createdSince715 }: IndexGroup,
-  listsIgnored: boolean,
-): boolean {
-  const isListed = listsIgnored && createdSince715;
-  if (ignoresMalformed && !isListed) return true;
-  return templates.some(
-    ({ type, index, enabled, dynamic = "true", ignore_above, ignore_malformed }) =>
-      [index, enabled].some((setting) => String(setting) === "false") ||
-      (type !== undefined && !foundTypes.has(String(type))) ||
-      !/^(?:true|strict)$/.test(String(dynamic)) ||
-      // `_ignored` lists no key of a flattened object.
-      (ignore_above !== undefined && !(isListed && type !== "flattened")) ||
-      (!isListed && String(ignore_malformed) === "true"),
-  );
-}
-
-/** Types of fields of which `exists` finds every value, at the field or below it. Of others, known or not, it may find none. */
-const foundTypes: ReadonlySet<string> = new Set([
-  // What a template calls the type that was detected.
-  "{dynamic_type}",
-  "object",
-  "passthrough",
-  "flattened",
-  "text",
-  "match_only_text",
-  "search_as_you_type",
-  "keyword",
-  "constant_keyword",
-  "wildcard",
-  "counted_keyword",
-  "version",
-  "boolean",
-  "ip",
-  "date",
-  "date_nanos",
-  "byte",
-  "short",
-  "integer",
-  "long",
-  "unsigned_long",
-  "half_float",
-  "float",
-  "double",
-  "scaled_float",
-]);

@@ -75,7 +75,7 @@ function buildDocumentPathQuery(
 }
 
 /** The ways in which a document may spell a key whose dots may be another character; undefined where there are too many. */
-function listKeySpellings(key: string, dot: string): readonly string[] | undefined {
+export function listKeySpellings(key: string, dot: string): readonly string[] | undefined {
   const segments = key.split(".");
   if (segments.length > 4) return undefined;
   if (key.includes(dot)) return [];

@@ -27,15 +27,15 @@ import {
   restrictToIndices,
 } from "../client/query-dsl.ts";
 import { type BodySource, type LogLayout, listLineNames } from "../layout/log-layout.ts";
+import { hasUnindexedTemplates } from "../mapping/dynamic-templates.ts";
 import {
   buildLateFieldQuery,
   findField,
-  hasUnindexedTemplates,
   type IndexGroup,
   type IndexMetadata,
   isDynamicallyIndexed,
 } from "../mapping/mapping.ts";
-import { buildBodySourceQuery, compilePath } from "./body-compiler.ts";
+import { buildBodySourceQuery, compilePath, listKeySpellings } from "./body-compiler.ts";
 import {
   type Bounds,
   buildMissingQuery,
@@ -208,13 +208,14 @@ export function chooseFreshness(
     field.kind === "line" ? listLineNames(layout, field.name) : [],
   );
   const bodyNames = fields.flatMap((field) => (field.kind === "json" ? listBodyNames(layout, field) : []));
-  const lacking = groups.filter((group) => {
+  const lacking = groups.map((group) => {
     // Of names that a `passthrough` object may take in, all documents are read.
     const names = layout.json === "source" && group.hasPassthrough ? lineNames : [...lineNames, ...bodyNames];
-    return names.some((name) => findField(group, name) === undefined);
+    return { group, names: names.filter((name) => findField(group, name) === undefined) };
   });
-  if (lacking.some((group) => hasUnindexedTemplates(group, listsIgnored))) return "now";
-  return lacking.length > 0 ? "recent" : "shared";
+  const lackingAny = lacking.filter(({ names }) => names.length > 0);
+  if (lackingAny.some(({ group, names }) => hasUnindexedTemplates(group, listsIgnored, names))) return "now";
+  return lackingAny.length > 0 ? "recent" : "shared";
 }
 
 /** The names at which an index may have a field of the body. */
@@ -227,11 +228,14 @@ function listBodyNames({ json }: LogLayout, field: BodyField): readonly string[]
 type BodyField = Extract<Field, { readonly kind: "json" }>;
 
 function listSourceNames(source: BodySource, path: BodyField["path"]): readonly string[] {
-  if ("prefix" in source) return [source.prefix + path.join(".")];
+  const [key, ...rest] = path;
+  if ("prefix" in source) {
+    const spellings = source.dot === undefined ? [key] : (listKeySpellings(key, source.dot) ?? [key]);
+    return spellings.map((spelling) => source.prefix + [spelling, ...rest].join("."));
+  }
   if ("pairs" in source) return [`${source.pairs}.key`, `${source.pairs}.value`];
   if ("text" in source) return source.text;
   if ("structured" in source) return source.structured.map((name) => [name, ...path].join("."));
-  const [key, ...rest] = path;
   return (readOwn(source.named, key) ?? []).map((name) => [name, ...rest].join("."));
 }
 

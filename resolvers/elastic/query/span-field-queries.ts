@@ -13,14 +13,9 @@ import {
 import { listSpellings } from "../layout/attribute-decoder.ts";
 import type { PlacedForm } from "../layout/form-placement.ts";
 import type { AttributeSources } from "../layout/span-layout.ts";
+import { hasUnindexedTemplates } from "../mapping/dynamic-templates.ts";
 import type { IndexedField } from "../mapping/indexed-field.ts";
-import {
-  buildLateFieldQuery,
-  findField,
-  hasUnindexedTemplates,
-  type IndexGroup,
-  isDynamic,
-} from "../mapping/mapping.ts";
+import { buildLateFieldQuery, findField, type IndexGroup, isDynamic } from "../mapping/mapping.ts";
 
 /** The keyword that holds the values of a name unchanged: the field itself or one of its multi-fields. */
 export function findKeywordField(group: IndexGroup, name: string): IndexedField | undefined {

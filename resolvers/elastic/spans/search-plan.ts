@@ -20,7 +20,8 @@ import {
   restrictToIndices,
 } from "../client/query-dsl.ts";
 import { describeMisspelt, type PlacedForms, placeForms } from "../layout/form-placement.ts";
-import { hasUnindexedTemplates, type IndexMetadata } from "../mapping/mapping.ts";
+import { hasUnindexedTemplates } from "../mapping/dynamic-templates.ts";
+import type { IndexMetadata } from "../mapping/mapping.ts";
 import { buildFormQuery } from "../query/span-upper-bounds.ts";
 import { hasUnmappedField, parseTenantFilter } from "../query/tenant-filter.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";

@@ -462,19 +462,45 @@ describe("filter compiler, on a dotted key beside an object of its first part", 
 
 describe("how recent a mapping has to be", () => {
   const hiding = [{ texts: { match_mapping_type: "string", mapping: { type: "keyword", ignore_above: 3 } } }];
-  const properties = { attributes: { type: "flat_object" }, body: { type: "text" } };
+  const properties = {
+    attributes: { type: "flat_object" },
+    body: { type: "text" },
+    log: { properties: { attributes: { properties: { a: { properties: { b: { type: "keyword" } } } } } } },
+  };
   const { groups } = readIndexMetadata({ i: { mappings: { dynamic_templates: hiding, properties } } });
   const product = describeProduct("OpenSearch", "2.19.1");
 
   test.each([
-    ["ss4o", "resource.env", "now"],
-    ["ss4o", "scope.name", "now"],
+    ["ss4o", ["resource", "env"], "now"],
+    ["ss4o", ["scope", "name"], "now"],
+    // As `log.attributes.a@b`, which no mapping has.
+    ["data-prepper", ["a.b"], "now"],
     // All that is below a flat object is found at its root.
-    ["ss4o", "k", "shared"],
-  ] as const)("%s, a line by %s: %s", (name, path, freshness) => {
+    ["ss4o", ["k"], "shared"],
+  ] as const)("%s, a line by %j: %s", (name, path, freshness) => {
     const layout = requireKey(logLayouts, name);
-    const [key, ...rest] = path.split(".");
-    const field = { kind: "json", path: [key ?? "", ...rest] } as const;
+    const field = { kind: "json", path } as const;
     expect(chooseFreshness([field], { layout, groups }, product)).toBe(freshness);
+  });
+
+  test.each([
+    ["severity", "recent"],
+    ["event.original", "now"],
+    ["event.outcome", "recent"],
+  ] as const)("beside Elasticsearch's own templates, by %s: %s", (name, freshness) => {
+    const mapping = { type: "keyword", index: false, doc_values: false };
+    const template = { path_match: ["*event.original", "*gen_ai.agent.description"], mapping };
+    const { groups } = readIndexMetadata({
+      i: {
+        mappings: { dynamic_templates: [{ ecs_non_indexed_keyword: template }], properties: {} },
+        settings: { index: { version: { created: "8190899" } } },
+      },
+    });
+    const field =
+      name === "severity"
+        ? ({ kind: "line", name } as const)
+        : ({ kind: "json", path: ["event", name.slice("event.".length)] } as const);
+    const source = { layout: requireKey(logLayouts, "ecs"), groups };
+    expect(chooseFreshness([field], source, describeProduct("Elasticsearch", "8.19.8"))).toBe(freshness);
   });
 });

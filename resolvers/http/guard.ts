@@ -291,6 +291,7 @@ function finishAbandoned(state: GuardState, current: Attempt, reason: unknown): 
 function finishFailed(state: GuardState, current: Attempt, error: unknown): BackendError | Refused | TooMany {
   if (isOwnLimit(error)) {
     finishAttempt(state, current, "alive", "ok");
+    state.authBackoff.record(false, current.started);
     return error;
   }
   const failed = toBackendError(state.backend, error);

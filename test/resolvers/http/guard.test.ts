@@ -471,6 +471,15 @@ describe("refused credentials backoff", () => {
     expect(await runTimes(50, guard, answer)).toEqual(Array(50).fill("ok"));
   });
 
+  test("ends with an answer that is too large for its reader", async () => {
+    const guard = createTestGuard();
+    await runTimes(3, guard, refuse);
+    await vi.advanceTimersByTimeAsync(1_000);
+    const tooLarge = () => Promise.reject(new TooMany(1, "token_held"));
+    await expect(guard.run(false, never, tooLarge)).rejects.toThrow(TooMany);
+    expect(await runTimes(5, guard, answer)).toEqual(Array(5).fill("ok"));
+  });
+
   test("counts concurrent refusals as one", async () => {
     const guard = createTestGuard({ concurrent: 20 });
     const runTogether = () => guard.run(false, never, () => vi.advanceTimersByTimeAsync(1).then(refuse));

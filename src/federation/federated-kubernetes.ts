@@ -130,11 +130,18 @@ async function* readMerged<Row>(
     return rows;
   };
   const { listOrphans = async () => [] } = merge;
-  const [all, orphans] = await Promise.all([
-    mapAtOnce(places, read, signal),
-    mapAtOnce(places, listOrphans, signal),
-  ]);
-  const chosen = chooseRows(places, all, merge);
+  // Where one question fails, all others are given up.
+  const found = await mapAtOnce(
+    places,
+    (place, own) => Promise.all([read(place, own), listOrphans(place, own)]),
+    signal,
+  );
+  const orphans = found.map(([, own]) => own);
+  const chosen = chooseRows(
+    places,
+    found.map(([rows]) => rows),
+    merge,
+  );
   refuseDividedRows(chosen, zip(places, orphans), merge);
   const rows = [...chosen.values()].map(({ row }) => row);
   const accepted = rows.filter(merge.accepts).sort(merge.compareRows);

@@ -220,3 +220,34 @@ describe("pods in one store and their usage in another", () => {
     );
   });
 });
+
+test("rows that are still read are given up where the usage of another place cannot be", async () => {
+  let isGivenUp = false;
+  const store = createStore(() => true);
+  const waiting: KubernetesStore = {
+    ...store,
+    async *pods(_, own) {
+      const ended = Promise.withResolvers<void>();
+      own.addEventListener("abort", () => {
+        isGivenUp = true;
+        ended.resolve();
+      });
+      await ended.promise;
+      yield [];
+    },
+  };
+  const failing: KubernetesStore = {
+    ...store,
+    async *pods() {},
+    listOrphanedUsage: () => Promise.reject(new Error("down")),
+  };
+  const places = [waiting, failing].map((own, at) => ({
+    backend: `b${at}`,
+    store: own,
+    match: {},
+    replica: undefined,
+  }));
+  const query = { match: {}, snapshots, rowLimit: 10, namespaces: [], nodes: [] };
+  await expect(collect(createFederatedKubernetes(places).pods(query, signal))).rejects.toThrow("down");
+  expect(isGivenUp).toBe(true);
+});

@@ -13,7 +13,7 @@ import {
   type Observations,
   type Samples,
 } from "../../../src/metrics/samples.ts";
-import { call, matchEqual, narrowSelector, type Selector } from "../client/promql.ts";
+import { call, type Expression, matchEqual, narrowSelector, type Selector } from "../client/promql.ts";
 import type { HistogramSample, Labels } from "../client/response-scanner.ts";
 import { formatHistogramKey, joinSpellings, sortByBound } from "../counters/bound-spellings.ts";
 import type { CounterQuery } from "../counters/bucket-survey.ts";
@@ -51,8 +51,9 @@ import { readSummary } from "./summary-quantiles.ts";
 
 /**
  * Finds the histograms of which the classic samples are incomplete: the native form has others, in the buckets or as the
- * last sample before them. Both forms of one scrape have one time, so equal numbers of samples are the same samples. If
- * the form changed in the middle of a bucket, the numbers are equal too, so the halves of buckets are compared as well.
+ * last sample before them. Both forms of one scrape have one time and one count, so equal numbers of samples with an equal
+ * last count are the same samples, or have grown by as much. If the form changed in the middle of a bucket, the numbers may
+ * be equal too, so the halves of buckets are compared as well.
  * Returns the labels by series key, and whether there are other, complete histograms. @throws {Refused | BackendError}
  */
 export async function findClassicNativeMismatch(
@@ -61,62 +62,100 @@ export async function findClassicNativeMismatch(
   native: CounterQuery,
 ): Promise<{ readonly uneven: ReadonlyMap<string, Labels>; readonly others: boolean }> {
   const [natives, classics, nativesBefore, classicsBefore] = await Promise.all([
-    countInHalves(reader, classic, native.selector),
-    countInHalves(reader, classic, classic.selector),
-    countBefore(reader, classic, native.selector),
-    countBefore(reader, classic, classic.selector),
+    readHalves(reader, classic, native.selector, "native"),
+    readHalves(reader, classic, classic.selector, "classic"),
+    readBefore(reader, classic, native.selector, "native"),
+    readBefore(reader, classic, classic.selector, "classic"),
   ]);
+  const hasOtherHalves = (native: Float64Array, classic: Float64Array): boolean =>
+    hasOtherSamples(native, classic) || hasOtherSamples(sumPairs(native), sumPairs(classic));
   const uneven = new Map([
-    ...listMismatches(natives, classics),
-    ...listMismatches(nativesBefore, classicsBefore),
+    ...listMismatches(natives.counts, classics.counts, hasOtherHalves),
+    ...listMismatches(natives.lasts, classics.lasts, hasOtherLast),
+    ...listMismatches(nativesBefore.counts, classicsBefore.counts, hasOtherSamples),
+    ...listMismatches(nativesBefore.lasts, classicsBefore.lasts, hasOtherLast),
   ]);
-  return { uneven, others: classics.some(({ labels }) => !uneven.has(formatSeriesKey(labels))) };
+  return { uneven, others: classics.counts.some(({ labels }) => !uneven.has(formatSeriesKey(labels))) };
 }
 
-function countInHalves(
-  reader: SeriesReader,
-  { buckets, limit }: CounterQuery,
-  selector: Selector,
-): Promise<readonly LabelledCounts[]> {
-  const half = Math.ceil(buckets.step / 2);
-  const halves: Buckets = { start: buckets.start, step: half, count: 2 * buckets.count };
-  // Left-closed ranges cannot express a window of 1 ms; one more millisecond does no harm.
-  const samples = reader.selectRange(selector, { from: Math.max(2, half), to: 1 });
-  return reader.readGrid(call("count_over_time", samples), halves, 2 * limit);
+/** Of one form of histograms, by series. */
+interface FormSamples {
+  /** How many samples there are. */
+  readonly counts: readonly LabelledValues[];
+  /** How much the last one has counted. */
+  readonly lasts: readonly LabelledValues[];
 }
 
-async function countBefore(
-  reader: SeriesReader,
-  { buckets, lookBack = 0 }: CounterQuery,
-  selector: Selector,
-): Promise<readonly LabelledCounts[]> {
-  if (lookBack < 2) return [];
-  const samples = reader.selectRange(selector, { from: lookBack, to: 1 });
-  return reader.readInstant(call("count_over_time", samples), buckets.start);
-}
-
-interface LabelledCounts {
+interface LabelledValues {
   readonly labels: Labels;
   readonly values: Float64Array;
 }
 
-/** The series whose counts, or whose sums of two counts, differ from those of the classic form; by series key. */
+type FormName = "classic" | "native";
+
+/** In the halves of buckets. */
+async function readHalves(
+  reader: SeriesReader,
+  { buckets, limit }: CounterQuery,
+  selector: Selector,
+  form: FormName,
+): Promise<FormSamples> {
+  const half = Math.ceil(buckets.step / 2);
+  const halves: Buckets = { start: buckets.start, step: half, count: 2 * buckets.count };
+  // Left-closed ranges cannot express a window of 1 ms; one more millisecond does no harm.
+  const samples = reader.selectRange(selector, { from: Math.max(2, half), to: 1 });
+  const [counts, lasts] = await Promise.all(
+    [call("count_over_time", samples), buildLastCount(samples, form)].map((expression) =>
+      reader.readGrid(expression, halves, 2 * limit),
+    ),
+  );
+  return { counts: counts ?? [], lasts: lasts ?? [] };
+}
+
+/** In the look-back. */
+async function readBefore(
+  reader: SeriesReader,
+  { buckets, lookBack = 0 }: CounterQuery,
+  selector: Selector,
+  form: FormName,
+): Promise<FormSamples> {
+  if (lookBack < 2) return { counts: [], lasts: [] };
+  const samples = reader.selectRange(selector, { from: lookBack, to: 1 });
+  const [counts, lasts] = await Promise.all(
+    [call("count_over_time", samples), buildLastCount(samples, form)].map((expression) =>
+      reader.readInstant(expression, buckets.start),
+    ),
+  );
+  return { counts: counts ?? [], lasts: lasts ?? [] };
+}
+
+function buildLastCount(samples: Expression, form: FormName): Expression {
+  const last = call("last_over_time", samples);
+  return form === "native" ? call("histogram_count", last) : last;
+}
+
+/** The series whose values differ from those of the classic form; by series key. */
 function listMismatches(
-  natives: readonly LabelledCounts[],
-  classics: readonly LabelledCounts[],
+  natives: readonly LabelledValues[],
+  classics: readonly LabelledValues[],
+  differ: (native: Float64Array, classic: Float64Array) => boolean,
 ): readonly (readonly [string, Labels])[] {
   const byKey = new Map(classics.map(({ labels, values }) => [formatSeriesKey(labels), values]));
   return natives.flatMap(({ labels, values }) => {
     const key = formatSeriesKey(labels);
-    const classic = byKey.get(key) ?? new Float64Array(values.length);
-    const isUneven = hasMismatch(values, classic) || hasMismatch(sumPairs(values), sumPairs(classic));
-    return isUneven ? [[key, labels] as const] : [];
+    const classic = byKey.get(key) ?? new Float64Array(values.length).fill(Number.NaN);
+    return differ(values, classic) ? [[key, labels] as const] : [];
   });
 }
 
-/** Whether a count of the native form is not that of the classic form. */
-function hasMismatch(native: Float64Array, classic: Float64Array): boolean {
-  return native.some((count, index) => count > 0 && count !== classic[index]);
+/** Whether there are samples of the native form, and others than of the classic form. */
+function hasOtherSamples(native: Float64Array, classic: Float64Array): boolean {
+  return native.some((samples, index) => samples > 0 && samples !== classic[index]);
+}
+
+/** Whether the last sample of the native form has another count than that of the classic form. */
+function hasOtherLast(native: Float64Array, classic: Float64Array): boolean {
+  return native.some((count, index) => !Number.isNaN(count) && count !== classic[index]);
 }
 
 /** The sums of each two counts. NaN counts as 0. */

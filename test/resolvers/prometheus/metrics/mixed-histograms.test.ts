@@ -9,14 +9,18 @@ const hour = 3_600_000;
 const start = 10 * hour;
 const scrapes = Array.from({ length: 240 }, (_, n) => start + n * 15_000 + 200);
 
-/** A reader over samples at some times by metric. It only evaluates `count_over_time`. */
+/** A reader over samples at some times by metric, each with a count of one more. It evaluates their number and the last count. */
 function createCountingReader(timesByName: Readonly<Record<string, readonly number[]>>): SeriesReader {
   const count = (expression: Expression, at: number): number => {
-    const [of] = expression.kind === "call" ? expression.arguments : [];
-    if (of?.kind !== "range") throw new Error("only counts are evaluated");
+    if (expression.kind !== "call") throw new Error("only calls are evaluated");
+    const [of] = expression.arguments;
+    if (expression.function === "histogram_count" && of !== undefined) return count(of, at);
+    if (of?.kind !== "range") throw new Error("only ranges are evaluated");
     const end = at - of.offset;
     const name = of.of.matchers.find(({ label }) => label === metricName)?.value ?? "";
-    return (timesByName[name] ?? []).filter((time) => time > end - of.length && time <= end).length;
+    const times = (timesByName[name] ?? []).filter((time) => time > end - of.length && time <= end);
+    if (expression.function === "count_over_time") return times.length;
+    return times.length === 0 ? 0 : 1 + scrapes.indexOf(times.at(-1) ?? 0);
   };
   const series = (values: readonly number[]): readonly GridSeries[] => {
     const held = Float64Array.from(values, (value) => (value === 0 ? Number.NaN : value));
@@ -65,6 +69,24 @@ describe("findClassicNativeMismatch", () => {
       expect(await countMismatches(at, { start, step: hour, count: 1 })).toBe(1);
       expect(await countMismatches(at, { start, step: hour + 1, count: 1 })).toBe(1);
       expect(await countMismatches(at, { start, step: 60_000, count: 60 })).toBe(1);
+    },
+  );
+
+  const eighth = hour / 8;
+  test.each<[string, readonly number[], CounterQuery["buckets"]]>([
+    ["before the range", [1], { start: start + 2 * eighth, step: eighth, count: 1 }],
+    ["in each half of a bucket", [1, 2, 5, 6], { start, step: hour, count: 1 }],
+  ])(
+    "reports a histogram that changes to and fro, with as many of either form %s",
+    async (_, native, buckets) => {
+      const isNative = (time: number) => native.includes(Math.floor((time - start) / eighth));
+      const reader = createCountingReader({
+        h_count: scrapes.filter((time) => !isNative(time)),
+        h: scrapes.filter(isNative),
+      });
+      const query = { ...buildQuery("h_count", buckets), lookBack: 2 * eighth };
+      const { uneven } = await findClassicNativeMismatch(reader, query, buildQuery("h", buckets));
+      expect(uneven.size).toBe(1);
     },
   );
 

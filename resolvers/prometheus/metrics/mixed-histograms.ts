@@ -129,6 +129,7 @@ async function readBefore(
   return { counts: counts ?? [], lasts: lasts ?? [] };
 }
 
+/** Prometheus 2 answers no last native histogram: there the numbers of samples alone tell. */
 function buildLastCount(samples: Expression, form: FormName): Expression {
   const last = call("last_over_time", samples);
   return form === "native" ? call("histogram_count", last) : last;

@@ -199,8 +199,16 @@ export async function runOperation(
       return answer;
     };
     // What is refused throws at once, and gives its slot back before the next request is looked at.
-    const answerWithout = (missing: MissingParts): Promise<Answer> =>
-      finishAnswer(executor.start(prepared, principal, work, missing.backends), missing);
+    const answerWithout = async (missing: MissingParts): Promise<Answer> => {
+      const held = work.held.openPart();
+      try {
+        return await finishAnswer(executor.start(prepared, principal, work, missing.backends, held), missing);
+      } catch (error) {
+        // Another attempt may follow, which holds the same again.
+        held.release();
+        throw error;
+      }
+    };
     if (!isPartialAccepted(exchange.headers.get("accept"))) return await answerWithout(nothingMissing);
     return await answerWithoutFailed(answerWithout, (missing) =>
       executor.labelMissing(prepared, principal, missing),

@@ -6,6 +6,7 @@ import { kinds } from "#resolvers/index.ts";
 import { connectSites } from "#src/access/sites.ts";
 import type { AuditEntry, AuditLog } from "#src/audit/audit-log.ts";
 import { parseConfig } from "#src/config/config.ts";
+import type { Limits } from "#src/config/limits.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import { base as midnight, minute, model } from "../conformance/kubernetes-fixture.ts";
 import { observeModel } from "../conformance/observed-cluster.ts";
@@ -72,12 +73,17 @@ function fill({ logs, traces, metrics }: Cluster, n: number): void {
   metrics.append("gauge", "gauge", "value", { host: `h${n}` })(base + n * 1_000, n);
 }
 
-function serve({ old, next }: ReturnType<typeof openClusters>, text = config, audit?: AuditLog) {
+function serve(
+  { old, next }: ReturnType<typeof openClusters>,
+  text = config,
+  { audit, limits }: { readonly audit?: AuditLog; readonly limits?: Partial<Limits> } = {},
+) {
   const parsed = parseConfig(text, "readout.yaml", { kinds, env: {}, readText: () => "" });
   const backends = new Map([old, next].map(({ backend }) => [backend.name, backend]));
   const { server } = createSubject({
     served: { sites: connectSites(parsed, backends) },
     ...(audit && { audit }),
+    ...(limits && { limits }),
   });
   const ask = async (path: string, body: object | undefined, accept: string) => {
     const response = await server.fetch(`http://readout/api/v2/${path}`, {
@@ -357,7 +363,7 @@ describe("GraphQL", () => {
     const { entries, audit } = openAudit();
     const clusters = openClusters(everywhere);
     clusters.old.fail(dead);
-    const { server } = serve(clusters, config, audit);
+    const { server } = serve(clusters, config, { audit });
     const response = await server.fetch("http://readout/graphql", {
       method: "POST",
       headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
@@ -372,10 +378,25 @@ describe("GraphQL", () => {
   });
 });
 
+test("what a failed attempt held is given back before the next one", async () => {
+  const clusters = openClusters(everywhere);
+  // So many that one has been answered when the last one is asked for.
+  const select = Array.from({ length: 9 }, () => ({ name: "gauge", field: "gauge", tags: { host: "h0" } }));
+  const hours = 10;
+  const from = new Date(base - hours * 3_600_000).toISOString();
+  const body = { site_id: "shop", ...range, from, resolution: "MINUTELY", select };
+  const bytesPerSeries = 8 * 60 * hours;
+  const limits = { heldBytes: (select.length + 0.5) * bytesPerSeries };
+  const { ask } = serve(clusters, config, { limits });
+  // What the metric is has been told twice, and for each selector but the last it is told before the samples.
+  clusters.old.fail({ ...dead, after: 2 * select.length });
+  expect(await ask("metrics/timeseries", body, glance)).toMatchObject({ status: 200, missing: "eu" });
+});
+
 test("a request that fails lacks nothing in the audit log", async () => {
   const { entries, audit } = openAudit();
   const clusters = openClusters(everywhere);
-  const { ask } = serve(clusters, config, audit);
+  const { ask } = serve(clusters, config, { audit });
   const body = { site_id: "shop", source_ids: ["app"], query: "", ...range, pagination: page };
   clusters.old.fail(dead);
   // A value may stand in quotes (RFC 9110, section 5.6.6).

@@ -57,7 +57,7 @@ export interface OperationExecutor {
   /** Resolves when all requests have ended. From now on only requests within those may begin. */
   readonly drain: () => Promise<void>;
   /**
-   * One JSON value, or rows in batches.
+   * One JSON value, or rows in batches. What it holds counts in `held`, or in that of the whole request where none is given.
    * @throws {NotFound} a site that does not exist or may not be seen, or a scope that the token lacks
    * @throws {LimitReached} Slots are scarce, and a backend of these sites holds its share.
    */
@@ -66,6 +66,7 @@ export interface OperationExecutor {
     principal: Principal,
     work: RequestLifetime,
     missing?: MissingBackends,
+    held?: HeldBytes,
   ) => Result;
   /** What clients are told of an answer without these backends; undefined where none may be given. */
   readonly labelMissing: (

@@ -15,6 +15,7 @@ const visuals = {
   CPU: select("cpu", "gauge"),
   Wrong: select("cpu", "counter"),
   Old: select("gone", "gauge"),
+  Idle: select("idle", "gauge"),
 };
 for (const [at, [title, selected]] of Object.entries(visuals).entries()) {
   const own = { id: `${at}`.repeat(22), title, type: "line", site: "shop", range: "1h", select: selected };
@@ -26,10 +27,11 @@ sites: { shop: { metrics: { backend: elk } } }
 visuals: ${folder}
 `;
 const metrics: MetricStore = {
-  names: async () => ["cpu"],
-  type: async (_, metric) => (metric === "cpu" ? "gauge" : undefined),
+  names: async () => ["cpu", "idle"],
+  type: async (_, metric) => (metric === "gone" ? undefined : "gauge"),
   tagKeys: async () => [],
-  series: async ({ buckets }) => [{ tags: {}, values: new Float64Array(buckets.count).fill(1) }],
+  series: async ({ metric, buckets }) =>
+    metric === "cpu" ? [{ tags: {}, values: new Float64Array(buckets.count).fill(1) }] : [],
 };
 const inspections: Backend["inspections"] = {
   metrics: async () => ({ found: [], limitations: [], problems: [] }),
@@ -40,20 +42,29 @@ const report = async (over: Partial<Backend>) =>
   )[1];
 
 test("what the metric does not have is a problem, and what is not there a limitation", async () => {
-  expect(await report({})).toBe(` ${folder}: 3 published
+  expect(await report({})).toBe(` ${folder}: 4 published
   PROBLEM "Wrong": The gauge "cpu" has no field counter, but gauge, mean, count, min, max, p_90, p_95
   limitation: "Old" is empty now: no series has such a name and tags
+  limitation: "Idle" is empty now: no series with such a name and tags has a value in its range
 
-1 problem, 1 limitation
+1 problem, 2 limitations
 `);
 });
 
-test("none is looked at where the backend does not answer", async () => {
+test("none is asked for where the backend does not answer", async () => {
   const probe = () => Promise.reject(new BackendError("elk", "unreachable", "down"));
-  expect(await report({ probe })).toBe(` ${folder}: 3 published
+  const asked: string[] = [];
+  const type: MetricStore["type"] = async (_, metric) => {
+    asked.push(metric);
+    return "gauge";
+  };
+  const found = await report({ probe, stores: { metrics: { ...metrics, type } } });
+  expect(asked).toEqual([]);
+  expect(found).toBe(` ${folder}: 4 published
   "CPU" is not looked at: a backend does not answer
   "Wrong" is not looked at: a backend does not answer
   "Old" is not looked at: a backend does not answer
+  "Idle" is not looked at: a backend does not answer
 
 1 problem, 0 limitations
 `);

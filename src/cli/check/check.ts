@@ -39,7 +39,7 @@ export async function run(args: readonly string[], shell: Shell, deadline = answ
     ...inspections,
   ]);
   shell.signal.throwIfAborted();
-  const visuals = await inspectVisuals(config, file, shell);
+  const visuals = await inspectVisuals(config, file, shell, findings);
   const documents = await inspectDocuments(config);
   const audit = config.audit?.file && (await findAuditFileFault(config.audit.file));
   const spool = config.intake && (await findSpoolFault(config.intake.spool));

@@ -2,7 +2,7 @@
 import { listPartBackends } from "../../access/sites.ts";
 import type { Config, SiteConfig } from "../../config/config.ts";
 import { siteParts } from "../../config/schema.ts";
-import { readOwn, zip } from "../../core/collections.ts";
+import { zip } from "../../core/collections.ts";
 import { type Instant, type Millis, printDuration } from "../../core/time.ts";
 import { describeFiguresInPatterns } from "../support/figures-in-patterns.ts";
 import { alignColumns, formatCount, printAge, printNewest } from "../support/report-text.ts";
@@ -55,7 +55,7 @@ export function describeFindings(
   for (const [id, site] of Object.entries(config.sites)) describeSite(id, site, findings, now, notes);
   describeRollups(config, rollups, now, notes);
   describeIntake(config, spool, notes);
-  describeVisuals(config, visuals, findings, notes);
+  describeVisuals(config, visuals, notes);
   describeDocuments(config, documents, notes);
   describeMesh(config, mesh, notes);
   describeAudit(config, audit, notes);
@@ -123,28 +123,30 @@ function describeIntake({ intake, sites }: Config, fault: string | undefined, no
 }
 
 function describeVisuals(
-  { visuals, sites }: Config,
+  { visuals }: Config,
   { published, problems }: VisualFindings,
-  findings: readonly BackendFinding[],
   notes: CheckReport,
 ): void {
   if (visuals === undefined) return;
   notes.lines.push("", `Visuals in ${visuals}: ${published.length} published`);
   addProblems(notes, problems);
-  for (const { title, site: id, size } of published) {
-    const site = readOwn(sites, id);
-    if (site === undefined || size === undefined)
-      addLimitation(notes, `"${title}" is of a site that is not configured, ${id}, and therefore not found`);
-    else if (!isAnswering(listPartBackends(site, "metrics"), findings))
+  for (const { title, site, answer } of published) {
+    if (answer === "of an unknown site")
+      addLimitation(
+        notes,
+        `"${title}" is of a site that is not configured, ${site}, and therefore not found`,
+      );
+    else if (answer === "not asked for")
       notes.lines.push(`  "${title}" is not looked at: a backend does not answer`);
-    else if ("failure" in size) addProblems(notes, [`"${title}": ${size.failure}`]);
-    else if (size.value === 0)
+    else if ("failure" in answer) addProblems(notes, [`"${title}": ${answer.failure}`]);
+    else if (answer.value === "no metric")
       addLimitation(notes, `"${title}" is empty now: no series has such a name and tags`);
+    else if (answer.value === "no values")
+      addLimitation(
+        notes,
+        `"${title}" is empty now: no series with such a name and tags has a value in its range`,
+      );
   }
-}
-
-function isAnswering(backends: readonly string[], findings: readonly BackendFinding[]): boolean {
-  return findings.every(({ name, info }) => "value" in info || !backends.includes(name));
 }
 
 function describeDocuments(

@@ -2,13 +2,21 @@
 import { connectSites, listPartBackends } from "../../access/sites.ts";
 import type { Config } from "../../config/config.ts";
 import { mapConcurrent } from "../../core/async/concurrency.ts";
-import { checkVisual, savedVisual } from "../../operations/metrics/visuals.ts";
+import { readOwn } from "../../core/collections.ts";
+import { findMetricsPart } from "../../operations/metrics/read-series.ts";
+import { checkVisual, listMetricNames, savedVisual } from "../../operations/metrics/visuals.ts";
 import { type Context, createEndpoint } from "../../operations/runtime/operation.ts";
 import type { Backend } from "../../store/backend.ts";
 import type { PublishedVisuals, Visual, VisualData } from "../../visuals/visual.ts";
 import { openVisualDirectory, type VisualDirectory } from "../../visuals/visual-directory.ts";
 import type { Shell } from "../support/shell.ts";
-import { listFaults, type Outcome, tryInTime, tryOpenBackend } from "./backend-findings.ts";
+import {
+  type BackendFinding,
+  listFaults,
+  type Outcome,
+  tryInTime,
+  tryOpenBackend,
+} from "./backend-findings.ts";
 
 export interface VisualFindings {
   readonly published: readonly VisualFinding[];
@@ -17,15 +25,25 @@ export interface VisualFindings {
 }
 
 interface VisualFinding extends Pick<Visual, "title" | "site"> {
-  /** How many series or rows its answer has now; undefined where its site is not configured. */
-  readonly size: Outcome<number> | undefined;
+  readonly answer: Outcome<AnswerContent> | "not asked for" | "of an unknown site";
 }
+
+/** Whether its answer has series or rows now, and if not, whether there is a metric of its names at all. */
+type AnswerContent = "has values" | "no values" | "no metric";
 
 /** More at once would hold up what else is inspected. */
 const maxConcurrentVisuals = 4;
 
-/** Reads the folder, and asks for the answer of each visual. Rejects only when `shell.signal` is aborted. */
-export async function inspectVisuals(config: Config, file: string, shell: Shell): Promise<VisualFindings> {
+/**
+ * Reads the folder, and asks for the answer of each visual whose backends have answered the probe. Rejects only when
+ * `shell.signal` is aborted.
+ */
+export async function inspectVisuals(
+  config: Config,
+  file: string,
+  shell: Shell,
+  findings: readonly BackendFinding[],
+): Promise<VisualFindings> {
   const { deadline } = config.limits;
   const problems: string[] = [];
   const gallery = await openVisualDirectory({
@@ -36,15 +54,21 @@ export async function inspectVisuals(config: Config, file: string, shell: Shell)
   });
   gallery.close();
   const visuals = gallery.listPublished();
-  const backends = openMetricBackends(visuals, config, file, shell);
+  const failed = new Set(findings.flatMap(({ name, info }) => ("failure" in info ? [name] : [])));
+  const isAnswerable = ({ site: id }: Visual): boolean => {
+    const site = readOwn(config.sites, id);
+    return site !== undefined && !listPartBackends(site, "metrics").some((name) => failed.has(name));
+  };
+  const backends = openMetricBackends(visuals.filter(isAnswerable), config, file, shell);
   try {
     const sites = connectSites(config, backends);
     const answer = async (visual: Visual): Promise<VisualFinding> => {
       const { title, site } = visual;
-      if (!Object.hasOwn(config.sites, site)) return { title, site, size: undefined };
+      if (!Object.hasOwn(config.sites, site)) return { title, site, answer: "of an unknown site" };
+      if (!isAnswerable(visual)) return { title, site, answer: "not asked for" };
       const context = { user: "", sites, limits: config.limits, now: () => shell.now() };
-      const measure = (signal: AbortSignal) => measureAnswer(visual, gallery, { ...context, signal });
-      return { title, site, size: await tryInTime(measure, shell, deadline) };
+      const read = (signal: AbortSignal) => readContent(visual, gallery, { ...context, signal });
+      return { title, site, answer: await tryInTime(read, shell, deadline) };
     };
     return { published: await mapConcurrent(visuals, maxConcurrentVisuals, answer, shell.signal), problems };
   } finally {
@@ -72,14 +96,27 @@ function openMetricBackends(
 
 const endpoint = createEndpoint(savedVisual);
 
-async function measureAnswer({ id }: Visual, gallery: VisualDirectory, context: Context): Promise<number> {
+async function readContent(
+  visual: Visual,
+  gallery: VisualDirectory,
+  context: Context,
+): Promise<AnswerContent> {
   const visuals: PublishedVisuals = {
     find: gallery.find,
     shareAnswer: (_, compute) => compute(context.signal),
   };
-  const answer = endpoint.prepare({ id }).run({ ...context, visuals });
+  const answer = endpoint.prepare({ id: visual.id }).run({ ...context, visuals });
   if (!("pieces" in answer)) throw new TypeError("saved visuals are answered in pieces");
   const pieces = await Array.fromAsync(answer.pieces);
   const { series, rows } = JSON.parse(pieces.map(({ text }) => text).join("")) as VisualData;
-  return (series ?? rows ?? []).length;
+  if ((series ?? rows ?? []).length > 0) return "has values";
+  return (await hasMetric(visual, context)) ? "no values" : "no metric";
+}
+
+/** Whether the site has one of the metrics that the visual names. */
+async function hasMetric(visual: Visual, { sites, signal }: Context): Promise<boolean> {
+  const { store, match } = findMetricsPart(sites.get(visual.site));
+  for (const name of listMetricNames(visual))
+    if ((await store.type(match, name, signal)) !== undefined) return true;
+  return false;
 }

@@ -119,6 +119,14 @@ export function checkVisual(visual: Visual): readonly Issue[] {
   }
 }
 
+/** As far as the metrics are named; the routes have checked the rest. */
+const selectQuery = z.object({ select: z.array(z.object({ name: z.string() })) });
+
+/** The metrics that the visual asks for, each once. */
+export function listMetricNames({ query }: Visual): ReadonlySet<string> {
+  return new Set(selectQuery.parse(query).select.map(({ name }) => name));
+}
+
 /** An answer that many may ask for, of something that its author chose once: it need not be large. */
 const maxAnswerChars = 16 * 1_048_576;
 

@@ -3,7 +3,7 @@
 
 import { mapAtOnce } from "../core/async/concurrency.ts";
 import { mapInTurns, type Steps, takeSteps, visitInTurns, yieldToEventLoop } from "../core/async/turns.ts";
-import { findFirstAtOrAfter, requireAt, requireFirst, zip } from "../core/collections.ts";
+import { findFirstAtOrAfter, readNumber, requireAt, requireFirst, zip } from "../core/collections.ts";
 import type { Buckets } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { CounterSamples, Observations, Samples } from "../metrics/samples.ts";
@@ -124,21 +124,28 @@ function* joinStreams(streams: readonly Stream[]): Steps<readonly Stream[]> {
   return joined;
 }
 
-function* mergeStreams({ streams }: StreamGroup, { measure }: SeriesQuery): Steps<SampledMember> {
+function* mergeStreams({ streams }: StreamGroup, { measure, buckets }: SeriesQuery): Steps<SampledMember> {
   const { tags, member } = requireFirst(streams);
   if (streams.length === 1) return { ...member, tags };
   const chosen = yield* chooseTimes(streams.map(({ member }) => readTimes(member)));
   const merged = yield* mergeMembers(tags, streams, chosen);
-  return measure.of === "samples" ? merged : mapParts(merged, raiseRoundedFalls);
+  if (measure.of === "samples") return merged;
+  // Cumulative values begin with the first one within the buckets, as it is.
+  const from = measure.of === "cumulative" ? buckets.start : Number.NEGATIVE_INFINITY;
+  return mapParts(merged, (part) => raiseRoundedFalls(part, from));
 }
 
 /** VictoriaMetrics keeps some 15 digits, and other servers all. */
 const leastFall = 1e-12;
 
-/** A fall of a counter by less than what a server may round off is no restart: the value stays, until a sample is above it. */
-function raiseRoundedFalls(part: CounterSamples): CounterSamples {
+/**
+ * A fall of a counter by less than what a server may round off is no restart: the value stays, until a sample is above it. Samples
+ * before `from` are left as they are.
+ */
+function raiseRoundedFalls(part: CounterSamples, from: Millis): CounterSamples {
   let before = Number.NaN;
-  const values = part.values.map((value) => {
+  const values = part.values.map((value, at) => {
+    if (readNumber(part.times, at) < from) return value;
     const fall = before - value;
     if (!(fall > 0 && fall <= leastFall * before)) before = value;
     return before;

@@ -258,6 +258,25 @@ describe("replicas", () => {
     expect((await readGrowth(store))[0]?.values[9]).toBeCloseTo(5, 7);
   });
 
+  test("a cumulative value begins as it is within the buckets, whatever another one rounded before them", async () => {
+    const exact = 2_097_152.123456789;
+    const [rounding, keeping] = [createMemoryMetrics("m"), createMemoryMetrics("m")];
+    const [appendRounded, append] = [rounding, keeping].map((store) =>
+      store.append("counter", "counter", "value", { host: "a" }),
+    );
+    for (let n = -4; n < 0; n++) appendRounded?.(start + n * 15_000, 2_097_152.12345679);
+    for (let n = 1; n < 40; n++) append?.(start + n * 15_000, exact);
+    const places = [rounding, keeping].map((store, at) => ({
+      backend: `b${at}`,
+      store,
+      match: {},
+      replica: "r",
+    }));
+    const asked = { ...buildQuery("counter", { of: "cumulative", combine: "last" }), tags: { host: "*" } };
+    const [found] = await createFederatedMetrics(places).series(asked, signal);
+    expect([...(found?.values ?? [])]).toEqual(Array(10).fill(exact));
+  });
+
   test("a series that comes back has grown since its last sample of the look-back", async () => {
     const early = counter({ host: "a" }, -100, 10).samples;
     const late = counter({ host: "a" }, 0, 150)

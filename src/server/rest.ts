@@ -199,15 +199,14 @@ export async function runOperation(
       return answer;
     };
     // What is refused throws at once, and gives its slot back before the next request is looked at.
-    const answerWithout = async (missing: MissingParts): Promise<Answer> => {
+    const answerWithout = (missing: MissingParts): Promise<Answer> => {
       const held = work.held.openPart();
-      try {
-        return await finishAnswer(executor.start(prepared, principal, work, missing.backends, held), missing);
-      } catch (error) {
+      const result = executor.start(prepared, principal, work, missing.backends, held);
+      return finishAnswer(result, missing).catch((error: unknown) => {
         // Another attempt may follow, which holds the same again.
         held.release();
         throw error;
-      }
+      });
     };
     if (!isPartialAccepted(exchange.headers.get("accept"))) return await answerWithout(nothingMissing);
     return await answerWithoutFailed(answerWithout, (missing) =>

@@ -39,8 +39,8 @@ type FieldRule =
   | { readonly measures: Readonly<Record<Aggregation, Measure>>; readonly plain: Aggregation | "site" }
   | { readonly measure: Measure; readonly plain: Aggregation };
 
-// A field that is itself a combination of its bucket's values is not changed by an aggregation
-// (docs/reference/api/metrics.md, "Fields"). What the buckets of such a field become where no aggregation is named is ours: counts add up, extremes stay
+// A field that is itself a combination of its bucket's values is not changed by an aggregation (docs/reference/api/metrics.md,
+// "Fields"). What the buckets of such a field become where no aggregation is named is ours: counts add up, extremes stay
 // extremes, and of means and percentiles the mean is taken.
 function buildCombinedFields(
   of: "samples" | "observations",

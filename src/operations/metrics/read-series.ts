@@ -16,7 +16,10 @@ import { type ListRequest, type Selector, type TimeseriesRequest, toTimeRange } 
 /** Calls to a store that one request has under way. */
 const storeConcurrency = 8;
 
-/** What each selector asks for, and what its name stands for at the source. The labels that are forced stand in every query, as `requests` shows. */
+/**
+ * What each selector asks for, and what its name stands for at the source. The labels that are forced stand in every query, as
+ * `requests` shows.
+ */
 export async function explainSelectors(
   request: TimeseriesRequest | ListRequest,
   buckets: Buckets | undefined,
@@ -89,24 +92,24 @@ export async function readSelectors<S extends Selector>(
   { limits, signal, progress, held }: Context,
 ): Promise<readonly AnsweredSelector<S>[]> {
   const { store, match, counterDefault } = metrics;
-  const report = (samples: number) => reportRead(progress, samples, "samples");
+  const reportSamples = (samples: number) => reportRead(progress, samples, "samples");
   const types = await readTypes(select, metrics, signal);
   const planned = select.flatMap((selector) => {
     const known = types.get(selector.name);
     return known === undefined ? [] : [{ selector, plan: requirePlan(selector, known, counterDefault) }];
   });
-  let left = limits.points;
+  let pointsLeft = limits.points;
   return mapConcurrent(
     planned,
     storeConcurrency,
     async ({ selector, plan }, signal) => {
       const { name: metric, tags } = selector;
       const query = { match, metric, tags, measure: plan.measure, buckets, lookBack: limits.lookBack };
-      const reading = held?.openPart();
-      const bounded = { ...query, pointLimit: limits.points, reportRead: report, held: reading };
-      const series = await store.series(bounded, signal).finally(() => reading?.release());
-      left -= series.length * buckets.count;
-      if (left < 0) throw createTooManyPointsError(limits.points, limits.points - left);
+      const heldByStore = held?.openPart();
+      const bounded = { ...query, pointLimit: limits.points, reportRead: reportSamples, held: heldByStore };
+      const series = await store.series(bounded, signal).finally(() => heldByStore?.release());
+      pointsLeft -= series.length * buckets.count;
+      if (pointsLeft < 0) throw createTooManyPointsError(limits.points, limits.points - pointsLeft);
       await visitInTurns(series, (one) => held?.hold(measureAnswer(one)), signal);
       return { selector, plan, series };
     },

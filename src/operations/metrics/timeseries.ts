@@ -181,7 +181,10 @@ function printSeriesHead(
   printAscii(piece, ',"data":[');
 }
 
-/** `cpu|hostname=a,state=user|gauge`, and the aggregation after it when one was named (docs/reference/api/metrics.md, "Selectors and series"). */
+/**
+ * `cpu|hostname=a,state=user|gauge`, and the aggregation after it when one was named (docs/reference/api/metrics.md, "Selectors and
+ * series").
+ */
 function createIdPrinter({
   name,
   tags,

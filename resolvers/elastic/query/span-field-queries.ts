@@ -109,8 +109,9 @@ export function buildTermsQuery(
  */
 export function buildUnmappedQuery(group: IndexGroup, name: string): Query {
   if (!isDynamic(group, name)) return matchAll;
-  const mayBeIgnored = hasUnindexedTemplates(group, false);
-  return buildLateFieldQuery(group, name, mayBeIgnored);
+  // Judged as where `_ignored` lists nothing: it is asked wherever a template may leave values out of the index.
+  const asksIgnored = hasUnindexedTemplates(group, false);
+  return buildLateFieldQuery(group, name, asksIgnored);
 }
 
 /** Documents whose value at a field is malformed, and so not indexed; undefined where it is unknown which these are. */

@@ -199,7 +199,7 @@ export async function isPlanBehind(
   signal: AbortSignal,
 ): Promise<boolean> {
   const { metadata, forms } = plan;
-  if (await hasChanged(context, source, plan, signal)) return true;
+  if (await hasNewFormOrMappings(context, source, plan, signal)) return true;
   const tenantFilter = readTenantFilter(context.backend, source);
   const groups = [...forms.spans, ...forms.events].map(({ group }) => group);
   if (tenantFilter === undefined || !hasUnmappedField(tenantFilter, groups)) return false;
@@ -211,7 +211,7 @@ export async function isPlanBehind(
  * Whether a new form or the mappings show that the plan does not hold, asked once for all searches of one request as long as
  * the result cannot have changed.
  */
-async function hasChanged(
+async function hasNewFormOrMappings(
   context: SpanSearchContext,
   source: SpanSource,
   plan: SearchPlan,
@@ -223,11 +223,11 @@ async function hasChanged(
   const checked = checkedAt.get(request)?.get(forms);
   if (checked !== undefined && performance.now() - checked < refreshInterval) return false;
   const now = performance.now();
-  const signs = [
-    searchNewForm(context, source, forms, signal),
-    hasNewMappings(context, source, plan, signal),
-  ];
-  if ((await Promise.all(signs)).includes(true)) return true;
+  const [isFormNew, areMappingsNew] = await Promise.all([
+    hasNewForm(context, source, forms, signal),
+    haveMappingsChanged(context, source, plan, signal),
+  ]);
+  if (isFormNew || areMappingsNew) return true;
   checkedAt.set(request, (checkedAt.get(request) ?? new Map()).set(forms, now));
   return false;
 }
@@ -236,7 +236,7 @@ async function hasChanged(
  * Whether an index holds a form that its mapping, as it was read, excludes. The search carries no tenant filter, because
  * the filter's own fields may be new as well; it returns a count only. Every search for documents carries the filter.
  */
-async function searchNewForm(
+async function hasNewForm(
   context: SpanSearchContext,
   source: SpanSource,
   { possibleForms }: PlacedForms,
@@ -255,7 +255,7 @@ async function searchNewForm(
  * Whether the mappings have changed, as far as no search shows it. Where templates hide new names from `exists`, they are read
  * for the request. Elsewhere they are of the last seconds: an index may have been set to map no new names.
  */
-async function hasNewMappings(
+async function haveMappingsChanged(
   { mappingCache, view }: SpanSearchContext,
   { index }: SpanSource,
   { metadata, forms: { spans, events, possibleForms } }: SearchPlan,
@@ -263,10 +263,10 @@ async function hasNewMappings(
 ): Promise<boolean> {
   // Whoever opens a view compares its mappings.
   if (view !== undefined) return false;
-  const hidesNames = [...spans, ...events, ...possibleForms].some(({ group, listsIgnored }) =>
+  const mayHideNames = [...spans, ...events, ...possibleForms].some(({ group, listsIgnored }) =>
     hasUnindexedTemplates(group, listsIgnored),
   );
-  const { groups } = await (hidesNames
+  const { groups } = await (mayHideNames
     ? mappingCache.refresh(index, signal)
     : mappingCache.read(index, true, signal));
   return groups !== metadata.groups;

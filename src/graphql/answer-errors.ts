@@ -46,10 +46,13 @@ function createMissingError({ place, labels }: MissingAtPlace, data: ExecutionRe
   });
 }
 
-/** Lets out the errors of our table and what a client can mend in its query; the rest is logged and says nothing. */
+/**
+ * Lets out the errors of our table and what a client can mend in its query; the rest is logged and says nothing. `onLimited` is
+ * told of each query that one of the bounds has refused.
+ */
 export function createErrorMaskPlugin(
   warn: (message: string, error?: unknown) => void,
-  limited: () => void,
+  onLimited: () => void,
 ): Plugin {
   const mask = (error: GraphQLError, isSchemaOpen: boolean): GraphQLError => {
     const { message, path, originalError, extensions = {} } = error;
@@ -89,7 +92,7 @@ export function createErrorMaskPlugin(
       }
       if (!isSingleResult(result)) return;
       // A query is refused before it is run, so nothing else of it has failed.
-      if (result.data === undefined && result.errors?.some((error) => isLimitError(error))) limited();
+      if (result.data === undefined && result.errors?.some((error) => isLimitError(error))) onLimited();
       const errors = await maskAll(result);
       const text = printLongText(toSent(result, errors));
       if (text.rest !== undefined) unprinted.set(serverContext, text);
@@ -173,8 +176,8 @@ function copyError(
 
 /** What is sent of an error: all but what says how. */
 function formatError(error: GraphQLError): GraphQLFormattedError {
-  const { extensions: { http: _, ...extensions } = {}, ...told } = error.toJSON();
-  return Object.keys(extensions).length === 0 ? told : { ...told, extensions };
+  const { extensions: { http: _, ...extensions } = {}, ...fields } = error.toJSON();
+  return Object.keys(extensions).length === 0 ? fields : { ...fields, extensions };
 }
 
 function isAsyncIterable(result: object): result is AsyncIterable<ExecutionResult> {

@@ -28,8 +28,8 @@ import { dropForcedTags, type ReadablePlace } from "./series-identity.ts";
 interface MergedGroup extends StreamGroup {
   /** Within the look-back and the buckets. */
   readonly member: SampledMember;
-  /** Whether a sample that counts was found before the buckets, also before a short look-back. */
-  readonly isHeldBefore: boolean;
+  /** Whether a sample that counts was read from before the buckets, also from before a short look-back. */
+  readonly hasEarlierSample: boolean;
 }
 
 /** @throws {Refused | BackendError} */
@@ -55,9 +55,9 @@ export async function readReplicated(
     await yieldToEventLoop();
     signal.throwIfAborted();
     const all = await takeSteps(mergeStreams(group, query), signal);
-    const isHeldBefore = (readTimes(all)[0] ?? start) < start;
+    const hasEarlierSample = (readTimes(all)[0] ?? start) < start;
     const member = cutMember(all, start - query.lookBack, end);
-    if (hasSamplesFrom(member, start)) merged.push({ ...group, member, isHeldBefore });
+    if (hasSamplesFrom(member, start)) merged.push({ ...group, member, hasEarlierSample });
   }
   return needsPast ? setBaselines(places, query, merged, budget, signal) : merged.map(({ member }) => member);
 }
@@ -214,19 +214,21 @@ async function setBaselines(
   const { start } = query.buckets;
   const open = groups.filter(({ member }) => (readTimes(member)[0] ?? start) >= start);
   if (open.length === 0) return mapInTurns(groups, ({ member }) => setOwnBaselines(member, "own"), signal);
-  const wasHeld = await findHeldGroups(places, query, open, signal);
-  const isHeld = (group: MergedGroup): boolean => group.isHeldBefore || wasHeld(group);
-  const firsts = open.filter((group) => !isHeld(group)).map(({ member }) => readTimes(member)[0] ?? start);
+  const isKnownToPlaces = await findEarlierGroups(places, query, open, signal);
+  const existedBefore = (group: MergedGroup): boolean => group.hasEarlierSample || isKnownToPlaces(group);
+  const firsts = open
+    .filter((group) => !existedBefore(group))
+    .map(({ member }) => readTimes(member)[0] ?? start);
   const begun = await findMetricStart(places, query, firsts, budget, signal);
   const set = (group: MergedGroup): SampledMember => {
-    const isNew = !isHeld(group) && begun < (readTimes(group.member)[0] ?? begun);
+    const isNew = !existedBefore(group) && begun < (readTimes(group.member)[0] ?? begun);
     return setOwnBaselines(group.member, isNew ? "zero" : "own");
   };
   return mapInTurns(groups, set, signal);
 }
 
 /** Which series had a sample in any place, before those shortly before the buckets, which may not count. */
-async function findHeldGroups(
+async function findEarlierGroups(
   places: readonly ReadablePlace[],
   query: SeriesQuery,
   open: readonly StreamGroup[],
@@ -245,9 +247,9 @@ async function findHeldGroups(
     await visitInTurns(found, add, own);
     return { tagsKeys, keys };
   };
-  const held = await mapAtOnce(places, find, signal);
+  const earlier = await mapAtOnce(places, find, signal);
   return ({ keys, streams }) =>
-    zip(places, held).some(([place, past]) => {
+    zip(places, earlier).some(([place, past]) => {
       const own = streams.find((stream) => stream.place === place);
       // In one place, one series may have the label that another one lacks.
       return own === undefined ? keys.some((key) => past.keys.has(key)) : past.tagsKeys.has(own.tagsKey);

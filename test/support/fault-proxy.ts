@@ -46,8 +46,8 @@ const strikes = {
   reset: ({ answer, socket, chance }) => {
     const whole = renderRaw(answer);
     const sent = Math.floor(chance() * whole.length);
-    if (sent < whole.length / 4) socket.resetAndDestroy();
-    else socket.write(whole.subarray(0, sent), () => socket.resetAndDestroy());
+    if (sent < whole.length / 4) reset(socket);
+    else socket.write(whole.subarray(0, sent), () => reset(socket));
   },
   silence: () => {},
   "half-open": ({ answer, socket, chance }) => {
@@ -195,6 +195,12 @@ export async function openProxy(upstream: string): Promise<FaultProxy> {
         for (const socket of sockets) socket.destroy();
       }),
   };
+}
+
+/** Node does not close a socket that is to be reset after it has been shut down, as where its client has just left. */
+function reset(socket: Socket): void {
+  if (socket.writableEnded) socket.destroy();
+  else socket.resetAndDestroy();
 }
 
 function applyFault({ kind }: Fault, how: Strike): boolean {

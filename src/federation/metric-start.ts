@@ -1,7 +1,6 @@
 // When a metric began, of which several scrapers keep samples: what comes later is new, and has grown from zero.
 import { mapAtOnce } from "../core/async/concurrency.ts";
 import { type Steps, takeSteps, yieldToEventLoop } from "../core/async/turns.ts";
-import { Refused } from "../core/errors.ts";
 import type { Buckets } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { SeriesQuery } from "../store/metrics.ts";
@@ -11,7 +10,6 @@ import {
   readKnownStreams,
   readStreams,
   readTimes,
-  type Stream,
   type StreamGroup,
 } from "./replica-streams.ts";
 import { chooseTimes, edgeLength, scrapeTimeout } from "./replicas.ts";
@@ -54,10 +52,11 @@ async function findFirstCounted(
 ): Promise<Millis> {
   const all = { ...query, tags: {} };
   const window = { from: first, to: last + scrapeTimeout };
+  // Series of which it is unclear which streams they have are no fault of who asks for others.
   const streams = await readStreams(places, all, window, budget, signal);
   let begun = Number.POSITIVE_INFINITY;
   const undecided: StreamGroup[] = [];
-  for (const group of await groupAll(places, streams, all, signal)) {
+  for (const group of await groupStreams(places, streams, all, signal, "separate")) {
     await yieldToEventLoop();
     signal.throwIfAborted();
     const counted = await takeSteps(decideFirst(group, window.to), signal);
@@ -66,8 +65,8 @@ async function findFirstCounted(
   }
   const earlier = undecided.filter((group) => findFirst(group) < begun);
   const whole = { from: first, to: last + scrapeTimeout + edgeLength };
-  const known = await readKnownStreams(places, all, earlier, whole, budget, signal);
-  for (const group of await groupAll(places, known, all, signal)) {
+  const known = await readKnownStreams(places, all, earlier, whole, budget, signal, "separate");
+  for (const group of await groupStreams(places, known, all, signal, "separate")) {
     await yieldToEventLoop();
     signal.throwIfAborted();
     begun = Math.min(
@@ -76,21 +75,6 @@ async function findFirstCounted(
     );
   }
   return begun;
-}
-
-/** Series of which it is unclear which streams they have are no fault of who asks for others: each stream counts as one. */
-async function groupAll(
-  places: readonly ReadablePlace[],
-  streams: readonly Stream[],
-  query: SeriesQuery,
-  signal: AbortSignal,
-): Promise<readonly StreamGroup[]> {
-  try {
-    return await groupStreams(places, streams, query, signal);
-  } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    return streams.map((stream) => ({ keys: [], streams: [stream] }));
-  }
 }
 
 /** The first time that counts; undefined where that depends on how long which scraper goes on after `end`. */

@@ -2,7 +2,7 @@
 import { mapAtOnce } from "../core/async/concurrency.ts";
 import { mapInTurns, sortInSteps, takeSteps, visitInTurns } from "../core/async/turns.ts";
 import { requireFirst, requireKey } from "../core/collections.ts";
-import { createTooManySamplesError, createUnsupportedError, type Refused } from "../core/errors.ts";
+import { createTooManySamplesError, createUnsupportedError, Refused } from "../core/errors.ts";
 import { type Buckets, compare } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { SampledMember, SeriesQuery, Tags } from "../store/metrics.ts";
@@ -40,6 +40,9 @@ export interface Span {
   readonly from: Millis;
   readonly to: Millis;
 }
+
+/** What becomes of streams of which it is unclear whether they are one series: the query is refused, or each counts as a series. */
+type Unclear = "refused" | "separate";
 
 export async function readStreams(
   places: readonly ReadablePlace[],
@@ -82,16 +85,27 @@ export async function readKnownStreams(
   span: Span,
   budget: Budget,
   signal: AbortSignal,
+  unclear: Unclear = "refused",
 ): Promise<readonly Stream[]> {
   if (groups.length === 0) return [];
   const keys = new Set(groups.flatMap((group) => group.keys));
   const only = await mapInTurns(groups, readSharedTags, signal);
   const known: Stream[] = [];
   const keepKnown = (stream: Stream): void => {
-    if (stream.place.listKeys(stream.tags).some((key) => keys.has(key))) known.push(stream);
+    if (listKeys(stream, unclear).some((key) => keys.has(key))) known.push(stream);
   };
   await visitInTurns(await readStreams(places, query, span, budget, signal, only), keepKnown, signal);
   return known;
+}
+
+/** Those of its series. A series that may be too many others has none where it counts as one of its own. */
+function listKeys({ place, tags }: Stream, unclear: Unclear): readonly string[] {
+  try {
+    return place.listKeys(tags);
+  } catch (error) {
+    if (unclear === "separate" && error instanceof Refused) return [];
+    throw error;
+  }
 }
 
 /** What the series has as tags in every place. */
@@ -110,6 +124,7 @@ export async function groupStreams(
   streams: readonly Stream[],
   { metric }: SeriesQuery,
   signal: AbortSignal,
+  unclear: Unclear = "refused",
 ): Promise<readonly StreamGroup[]> {
   const order = new Map(places.map((place, at) => [place, at]));
   const compareStreams = (a: Stream, b: Stream): number =>
@@ -118,25 +133,25 @@ export async function groupStreams(
     const own = [...group.streams].sort(compareStreams);
     const holders = [...new Set(own.map(({ place }) => place))];
     const ofOnePlace = Map.groupBy(own, ({ place, tagsKey }) => `${order.get(place)} ${tagsKey}`);
-    if (holders.length === 1) return [...ofOnePlace.values()].map(createGroupOfPlace);
+    if (holders.length === 1) {
+      // They may share keys with others of the place.
+      return [...ofOnePlace.values()].map((streams) => ({
+        keys: listKeys(requireFirst(streams), unclear),
+        streams,
+      }));
+    }
     const { tags } = requireFirst(own);
-    if (holders.some(({ replica }) => replica === undefined))
-      throw createEqualSeriesError(holders, metric, tags);
-    if (ofOnePlace.size > holders.length) throw createUnclearSeriesError(own, metric);
-    return [{ ...group, streams: own }];
+    const isNamed = holders.every(({ replica }) => replica !== undefined);
+    if (isNamed && ofOnePlace.size === holders.length) return [{ ...group, streams: own }];
+    if (unclear === "separate") return own.map((stream) => ({ keys: [], streams: [stream] }));
+    throw isNamed ? createUnclearSeriesError(own, metric) : createEqualSeriesError(holders, metric, tags);
   };
   const keyed = await mapInTurns(
     streams,
-    (stream): KeyedStream => ({ stream, keys: stream.place.listKeys(stream.tags) }),
+    (stream): KeyedStream => ({ stream, keys: listKeys(stream, unclear) }),
     signal,
   );
-  return (await mapInTurns(await collectByKeys(keyed, metric, signal), divide, signal)).flat();
-}
-
-/** Of streams of one place with equal tags, which may share keys with others of the place. */
-function createGroupOfPlace(streams: readonly Stream[]): StreamGroup {
-  const { place, tags } = requireFirst(streams);
-  return { keys: place.listKeys(tags), streams };
+  return (await mapInTurns(await collectByKeys(keyed, metric, unclear, signal), divide, signal)).flat();
 }
 
 interface KeyedStream {
@@ -154,6 +169,7 @@ interface OpenGroup {
 async function collectByKeys(
   streams: readonly KeyedStream[],
   metric: string,
+  unclear: Unclear,
   signal: AbortSignal,
 ): Promise<Iterable<StreamGroup>> {
   const groups = new Set<OpenGroup>();
@@ -163,8 +179,11 @@ async function collectByKeys(
   const collect = ({ stream, keys }: KeyedStream): void => {
     const found = new Set(keys.flatMap((key) => groupOfKey.get(key) ?? []));
     const all = [...found].flatMap(({ streams }) => streams);
-    if (found.size > 1 && all.some(({ place }) => place !== stream.place))
-      throw createUnclearSeriesError([stream, ...all], metric);
+    if (found.size > 1 && all.some(({ place }) => place !== stream.place)) {
+      if (unclear === "refused") throw createUnclearSeriesError([stream, ...all], metric);
+      groups.add({ keys: [], streams: [stream] });
+      return;
+    }
     const series = `${stream.place.backend} ${stream.tagsKey}`;
     const known = found.size === 1 ? requireFirst([...found]) : groupOfSeries.get(series);
     const group = known ?? { keys: keys.filter((key) => !groupOfKey.has(key)), streams: [] };

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
 import { createFederatedMetrics } from "#src/federation/federated-metrics.ts";
-import type { MetricStore, SeriesQuery } from "#src/store/metrics.ts";
+import type { ForcedLabels, MetricStore, SeriesQuery } from "#src/store/metrics.ts";
 import { never } from "../support/signals.ts";
 
 const second = 1_000;
@@ -18,10 +18,15 @@ const query: SeriesQuery = {
 };
 
 /** From `offset` seconds on, every `interval`; each counts one. */
-function createPlace(offset: number, hosts: Readonly<Record<string, number>>, interval: number): MetricStore {
+function createPlace(
+  offset: number,
+  hosts: Readonly<Record<string, number>>,
+  interval: number,
+  match: ForcedLabels = {},
+): MetricStore {
   const store = createMemoryMetrics("place");
   for (const [host, later] of Object.entries(hosts)) {
-    const append = store.append("m", "counter", "value", { host });
+    const append = store.append("m", "counter", "value", { host, ...match });
     for (let n = 0; n * interval < 350; n += 1)
       append(origin + (offset + later + n * interval) * second, 100 + n);
   }
@@ -79,3 +84,36 @@ test("series that are equal in two places are no fault of a query for another on
   ];
   expect(await grow(federate(stores, ["r", "r", undefined]))).toEqual([100 + 19]);
 });
+
+/** Each with a series of its own, of which it is unclear whether it is that of another place. */
+const unclearPlaces: Readonly<Record<string, { match: ForcedLabels; replica?: string }[]>> = {
+  "is in a place without a replica": [{ match: { zone: "eu", stage: "live" } }],
+  "may be one of two": [
+    { match: { zone: "us", stage: "live" }, replica: "r" },
+    { match: {}, replica: "r" },
+  ],
+  "may be one of very many": [
+    { match: {}, replica: "r" },
+    { match: {}, replica: "r" },
+    ...Array.from({ length: 12 }, (_, n) => ({ match: { zone: `z${n}`, stage: `s${n}` }, replica: "r" })),
+  ],
+};
+
+test.each(Object.entries(unclearPlaces))(
+  "a series that %s does not change when others began",
+  async (_, more) => {
+    const match = { zone: "eu", stage: "live" };
+    const growBeside = async (unclear: Readonly<Record<string, number>>) => {
+      // The second scraper sees the other series before the new one. That of the first one counts, which is later.
+      const places = [
+        { match, replica: "r", store: createPlace(0, { other: 7, new: 5, ...unclear }, 15, match) },
+        { match, replica: "r", store: createPlace(0, { other: 3, new: 6 }, 15, match) },
+        ...more.map((place) => ({ ...place, store: createPlace(0, unclear, 15, place.match) })),
+      ];
+      return grow(createFederatedMetrics(places.map((place, at) => ({ ...place, backend: `b${at}` }))));
+    };
+    const [growth = Number.NaN] = await growBeside({});
+    expect(growth).toBeLessThan(100);
+    expect(await growBeside({ unclear: 8 })).toEqual([growth]);
+  },
+);

@@ -10,14 +10,15 @@ import {
   readKnownStreams,
   readStreams,
   readTimes,
+  type Span,
   type StreamGroup,
 } from "./replica-streams.ts";
 import { chooseTimes, edgeLength, scrapeTimeout } from "./replicas.ts";
 import type { ReadablePlace } from "./series-identity.ts";
 
 /**
- * The time of the first sample of the metric that counts, whatever the query's tags. It is exact where it may lie before one of
- * the times, which are the first ones of new series; else it may be some seconds earlier, or -Infinity.
+ * The time of the first sample of the metric that counts, whatever the query's tags. Whether it lies before one of `times`, which
+ * are the first ones of new series, is exact; the time itself may be some seconds off, or infinite.
  * @throws {Refused | BackendError}
  */
 export async function findMetricStart(
@@ -38,56 +39,58 @@ export async function findMetricStart(
   const first = Math.min(...found);
   // What does not count lies less than a scrape before what does.
   const unclear = times.filter((time) => first < time && time < first + scrapeTimeout);
-  const last = unclear.reduce((latest, time) => Math.max(latest, time), first);
-  return last === first ? first : findFirstCounted(places, query, { first, last }, budget, signal);
+  return unclear.length === 0 ? first : findFirstCounted(places, query, first, unclear, budget, signal);
 }
 
-/** As `findMetricStart`, of a metric whose first sample is at `first`, and may count or not; no new series begins after `last`. */
+/**
+ * As `findMetricStart`, of a metric whose first sample is at `first`, and may count or not. Of each series only as much is read as
+ * tells which of its samples count before the last one of `times`.
+ */
 async function findFirstCounted(
   places: readonly ReadablePlace[],
   query: SeriesQuery,
-  { first, last }: { readonly first: Millis; readonly last: Millis },
+  first: Millis,
+  times: readonly Millis[],
   budget: Budget,
   signal: AbortSignal,
 ): Promise<Millis> {
   const all = { ...query, tags: {} };
-  const window = { from: first, to: last + scrapeTimeout };
-  // Series of which it is unclear which streams they have are no fault of who asks for others.
-  const streams = await readStreams(places, all, window, budget, signal);
+  const [earliest, last] = [times.reduce((a, b) => Math.min(a, b)), times.reduce((a, b) => Math.max(a, b))];
   let begun = Number.POSITIVE_INFINITY;
-  const undecided: StreamGroup[] = [];
-  for (const group of await groupStreams(places, streams, all, signal, "separate")) {
-    await yieldToEventLoop();
-    signal.throwIfAborted();
-    const counted = await takeSteps(decideFirst(group, window.to), signal);
-    if (counted === undefined) undecided.push(group);
-    else begun = Math.min(begun, counted);
+  let length = Math.max(places.length, 2) * scrapeTimeout;
+  let streams = await readStreams(places, all, { from: first, to: last + length }, budget, signal);
+  for (;;) {
+    const undecided: StreamGroup[] = [];
+    // Series of which it is unclear which streams they have are no fault of who asks for others.
+    for (const group of await groupStreams(places, streams, all, signal, "separate")) {
+      await yieldToEventLoop();
+      signal.throwIfAborted();
+      if (length < edgeLength && !isDecided(group, last, length)) undecided.push(group);
+      else begun = Math.min(begun, await takeSteps(findFirstChosen(group), signal));
+    }
+    const open = undecided.filter((group) => findFirst(group) < Math.min(begun, last));
+    if (open.length === 0 || begun < earliest) return begun;
+    length = Math.min(3 * length, edgeLength);
+    const span: Span = { from: first, to: last + length };
+    streams = await readKnownStreams(places, all, open, span, budget, signal, "separate");
   }
-  const earlier = undecided.filter((group) => findFirst(group) < begun);
-  const whole = { from: first, to: last + scrapeTimeout + edgeLength };
-  const known = await readKnownStreams(places, all, earlier, whole, budget, signal, "separate");
-  for (const group of await groupStreams(places, known, all, signal, "separate")) {
-    await yieldToEventLoop();
-    signal.throwIfAborted();
-    begun = Math.min(
-      begun,
-      await takeSteps(chooseFirst(group.streams.map(({ member }) => readTimes(member))), signal),
-    );
-  }
-  return begun;
 }
 
-/** The first time that counts; undefined where that depends on how long which scraper goes on after `end`. */
-function* decideFirst({ streams }: StreamGroup, end: Millis): Steps<Millis | undefined> {
-  const times = streams.map(({ member }) => readTimes(member));
-  const ending = yield* chooseFirst(times);
-  if (streams.length === 1) return ending;
-  const goingOn = yield* chooseFirst(times.map((own) => Float64Array.of(...own, end)));
-  return streams.length === 2 && ending === goingOn ? ending : undefined;
+/**
+ * Whether samples up to `length` after a time tell which ones count until then. That hangs, for each stream, on whether the one
+ * before it in the order goes on for the time of a scrape, also where one begins after what was read.
+ */
+function isDecided({ streams }: StreamGroup, time: Millis, length: Millis): boolean {
+  const reach = (streams.length - 1) * scrapeTimeout;
+  return (
+    length >= reach + scrapeTimeout &&
+    (streams.length === 1 ||
+      streams.every(({ member }) => (readTimes(member).at(-1) ?? Number.NEGATIVE_INFINITY) >= time + reach))
+  );
 }
 
-function* chooseFirst(times: readonly Float64Array[]): Steps<Millis> {
-  const chosen = yield* chooseTimes(times);
+function* findFirstChosen({ streams }: StreamGroup): Steps<Millis> {
+  const chosen = yield* chooseTimes(streams.map(({ member }) => readTimes(member)));
   return Math.min(...chosen.map(([first = Number.POSITIVE_INFINITY]) => first));
 }
 

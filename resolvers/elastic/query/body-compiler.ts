@@ -106,7 +106,8 @@ function buildJsonTextQuery(
 
 // ---- Paths -----------------------------------------------------------------------------------------
 
-const arrayIndex = /^(?:0|[1-9]\d*)$/;
+/** A segment of a path that may be the position in an array, which no name in the index has. */
+export const arrayIndex = /^(?:0|[1-9]\d*)$/;
 
 /** Compiles a path into a document that is the body as a whole. */
 export function compilePath(

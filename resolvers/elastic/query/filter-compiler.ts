@@ -35,7 +35,7 @@ import {
   type IndexMetadata,
   isDynamicallyIndexed,
 } from "../mapping/mapping.ts";
-import { buildBodySourceQuery, compilePath, listKeySpellings } from "./body-compiler.ts";
+import { arrayIndex, buildBodySourceQuery, compilePath, listKeySpellings } from "./body-compiler.ts";
 import {
   type Bounds,
   buildMissingQuery,
@@ -214,8 +214,21 @@ export function chooseFreshness(
     return { group, names: names.filter((name) => findField(group, name) === undefined) };
   });
   const lackingAny = lacking.filter(({ names }) => names.length > 0);
-  if (lackingAny.some(({ group, names }) => hasUnindexedTemplates(group, listsIgnored, names))) return "now";
+  const areAllNamed = fields.every((field) => asksForNamesAlone(field, layout));
+  const mayHide = ({ group, names }: (typeof lacking)[number]): boolean =>
+    hasUnindexedTemplates(group, listsIgnored, areAllNamed ? names : undefined);
+  if (lackingAny.some(mayHide)) return "now";
   return lackingAny.length > 0 ? "recent" : "shared";
+}
+
+/**
+ * Whether no other name decides a comparison with the field: an object that is a message is found by any key in it, and a path with
+ * positions of arrays by names that leave these out.
+ */
+function asksForNamesAlone(field: Field, { structured = [] }: LogLayout): boolean {
+  if (field.kind === "line") return field.name !== "message" || structured.length === 0;
+  const paths = [field.path, ...(field.alternatives ?? [])];
+  return !paths.some((path) => path.some((segment) => arrayIndex.test(segment)));
 }
 
 /** The names at which an index may have a field of the body. */

@@ -461,6 +461,7 @@ describe("filter compiler, on a dotted key beside an object of its first part", 
 });
 
 describe("how recent a mapping has to be", () => {
+  const toPath = ([key = "", ...rest]: readonly string[]) => [key, ...rest] as const;
   const hiding = [{ texts: { match_mapping_type: "string", mapping: { type: "keyword", ignore_above: 3 } } }];
   const properties = {
     attributes: { type: "flat_object" },
@@ -496,11 +497,25 @@ describe("how recent a mapping has to be", () => {
         settings: { index: { version: { created: "8190899" } } },
       },
     });
+    const path = name.split(".");
     const field =
       name === "severity"
         ? ({ kind: "line", name } as const)
-        : ({ kind: "json", path: ["event", name.slice("event.".length)] } as const);
+        : ({ kind: "json", path: toPath(path) } as const);
     const source = { layout: requireKey(logLayouts, "ecs"), groups };
     expect(chooseFreshness([field], source, describeProduct("Elasticsearch", "8.19.8"))).toBe(freshness);
+  });
+
+  test.each([
+    // An object is a message by any key in it.
+    { kind: "line", name: "message" },
+    // A position in an array is in no name of the index.
+    { kind: "json", path: ["l", "0", "k"] },
+  ] as const)("templates of other names than those of %o may hide it", (field) => {
+    const mapping = { type: "keyword", index: false, doc_values: false };
+    const dynamic_templates = [{ other: { path_match: ["message.k", "l.k"], mapping } }];
+    const { groups } = readIndexMetadata({ i: { mappings: { dynamic_templates, properties: {} } } });
+    const source = { layout: requireKey(logLayouts, "ecs"), groups };
+    expect(chooseFreshness([field], source, describeProduct("Elasticsearch", "8.19.8"))).toBe("now");
   });
 });

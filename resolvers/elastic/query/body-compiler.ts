@@ -30,9 +30,11 @@ export function buildBodySourceQuery(
     const { prefix, dot, except } = source;
     if (except.some((other) => `${prefix}${key}.`.startsWith(other))) return matchNone;
     const root = prefix.slice(0, -1);
-    // Nothing is mapped below the root so far: one clause covers all of it, unless values below it may be listed in _ignored.
+    // Nothing is mapped below the root so far: one clause covers all of it, unless `_ignored` may list values below it by their
+    // own names.
     const isNew = !hasFieldsBelow(scope.group, root) && isDynamicallyIndexed(scope.group, root);
-    if (isNew && !scope.group.dropsBeyondLimit)
+    const { dropsBeyondLimit, ignoresMalformed, dynamicTemplates } = scope.group;
+    if (isNew && !dropsBeyondLimit && !ignoresMalformed && dynamicTemplates.length === 0)
       return buildLateFieldQuery(scope.group, root, scope.product.listsIgnored);
     const spellings = dot === undefined ? [key] : listKeySpellings(key, dot);
     if (spellings === undefined) return matchAll;

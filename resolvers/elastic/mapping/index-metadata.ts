@@ -200,7 +200,6 @@ function hidesFields(mappings: JsonObject): boolean {
 const unlistedPattern =
   /"(?:norms|doc_values)":"?false|"type":"(?:match_only_text|annotated_text|search_as_you_type|wildcard|flat_object)"/;
 
-/** The mapping of each dynamic template, whatever names the template matches. Runtime fields are not in the index. */
 /** Whether a search of the pattern may reach an index only through aliases with a routing, so not all of its shards. */
 function isOnlyRouted(
   pattern: string,

@@ -194,7 +194,11 @@ async function requireAllStores<T>(
   if (!(await readTraits(traits, signal, false)).isThanos) return result;
   const request: ApiRequest = { method: "GET", path: "/api/v1/stores" };
   const listed = await readIfSupported(requestJson(transport, storeLists, request, signal));
-  const stores = Object.values(listed ?? {}).flatMap((ofKind) => ofKind ?? []);
+  if (listed === undefined) return result;
+  const stores = Object.values(listed).flatMap((ofKind) => ofKind ?? []);
+  // A querier that has just started lists no store that it has not reached yet.
+  if (stores.length === 0)
+    throw new BackendError(transport.backend, "partial", "Thanos has reached no store");
   const missing = stores.find(({ lastError }) => (lastError ?? null) !== null);
   if (missing !== undefined)
     throw new BackendError(

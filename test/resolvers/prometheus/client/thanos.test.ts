@@ -122,6 +122,18 @@ test("fails while Thanos lists a store with an error", async () => {
   await source.close();
 });
 
+test("fails while Thanos has reached no store", async () => {
+  let stores: object = {};
+  const source = await openFakeThanos([], () => stores);
+  const asking = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);
+  const read = (tenant: string) => asking.stores.metrics?.tagKeys({ tenant }, "requests_total", signal);
+  await expect(read("shop")).rejects.toMatchObject({ failure: "partial" });
+  stores = { sidecar: [{ name: "127.0.0.1:10901", lastError: null }] };
+  expect(await read("blog")).toBeUndefined();
+  await asking.close();
+  await source.close();
+});
+
 const quantile: Measure = { of: "observations", combine: "quantile", quantile: 0.9 };
 const mean: Measure = { of: "observations", combine: "mean" };
 describe.each<[string, SeriesQuery["tags"], readonly Measure[]]>([

@@ -23,8 +23,11 @@ export interface RunningVictoriaMetrics {
 
 const startMillis = 60_000;
 
-/** @throws {Error} with the last lines of its log */
-export async function startVictoriaMetrics(signal?: AbortSignal): Promise<RunningVictoriaMetrics> {
+/** With `flags` beside its own. @throws {Error} with the last lines of its log */
+export async function startVictoriaMetrics(
+  signal?: AbortSignal,
+  flags: readonly string[] = [],
+): Promise<RunningVictoriaMetrics> {
   const program = await findVictoriaMetrics(signal);
   const folder = await mkdtemp(join(tmpdir(), "readout-vm-"));
   let daemon: Daemon | undefined;
@@ -40,6 +43,7 @@ export async function startVictoriaMetrics(signal?: AbortSignal): Promise<Runnin
       "-loggerLevel=WARN",
       // Proves whose the answering server is.
       `-selfScrapeInstance=${basename(folder)}`,
+      ...flags,
     ];
     daemon = await launch({ program, args }, folder);
     await awaitReady(url, basename(folder), daemon, signal);

@@ -29,6 +29,8 @@ export function buildQueryRequest(expression: Expression, time: EvaluationTime, 
   form.set("max_source_resolution", "1ms");
   // With its cache VictoriaMetrics moves the start and the end of ranges of 50 steps and more.
   form.set("nocache", "1");
+  // With `-search.maxStepForPointsAdjustment` it repeats older values for those of the last seconds.
+  form.set("latency_offset", "1ms");
   return { method: "POST", path: "at" in time ? "/api/v1/query" : "/api/v1/query_range", form };
 }
 

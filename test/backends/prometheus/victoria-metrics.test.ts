@@ -6,6 +6,7 @@ import type { Measure } from "#src/core/rows.ts";
 import { now } from "#src/core/time.ts";
 import type { Backend } from "#src/store/backend.ts";
 import { base, minute, second } from "../../conformance/metrics/fixture.ts";
+import { startVictoriaMetrics } from "../../servers/victoria-metrics.ts";
 import { testIO } from "../../support/io.ts";
 import { sendRemoteWrite, type WrittenSeries } from "../../support/prometheus/remote-write.ts";
 import { namedMetricServers } from "../selected-servers.ts";
@@ -121,6 +122,22 @@ describe.each(servers)("$name $version", (named) => {
     // In whole seconds.
     expect(time).toBeGreaterThan(before - 1_000_000_000n);
     expect(time).toBeLessThanOrEqual(now() + 1_000_000n);
+  });
+
+  test("answers the last seconds as they are, where the server would repeat older values", async () => {
+    const flags = ["-search.maxStepForPointsAdjustment=1h", "-search.latencyOffset=10m"];
+    const repeating = await startVictoriaMetrics(signal, flags);
+    const start = Date.now() - 5 * minute;
+    const samples = [1, 2, 4, 8, 16].map((value, n) => [start + n * minute + 30 * second, value] as const);
+    await sendRemoteWrite(repeating.url, [{ labels: label("recent"), samples }]);
+    await repeating.flush();
+    const asking = prometheus.create("prom", prometheus.parseConfig({ url: repeating.url }), testIO);
+    const buckets = { start, step: minute, count: 5 };
+    const query = { metric: "recent", match: { site: "a" }, tags: {}, measure: last, buckets };
+    const found = await asking.stores.metrics?.series({ ...query, lookBack: minute, pointLimit: 10 }, signal);
+    expect(found?.map(({ values }) => [...values])).toEqual([[1, 2, 4, 8, 16]]);
+    await asking.close();
+    await repeating.stop();
   });
 
   test("loses no value of infinities, nor answers times before 1970 with others", async () => {

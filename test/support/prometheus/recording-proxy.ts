@@ -60,6 +60,7 @@ const harmless: readonly string[] = [
   "partial_response",
   "max_source_resolution",
   "nocache",
+  "latency_offset",
   "dedup",
 ];
 

@@ -5,8 +5,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { findFreePort } from "../../test/support/free-port.ts";
 import { type Call, createAgent, send } from "./http-client.ts";
-import { awaitAnnouncement, findFreePort, program, type Subject, start } from "./process.ts";
+import { awaitAnnouncement, program, type Subject, start } from "./process.ts";
 
 const bench = join(import.meta.dirname, "..");
 /** For logs and configurations of one run. */

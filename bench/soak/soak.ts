@@ -12,8 +12,9 @@ import { hashToken } from "../../src/access/auth.ts";
 import { prometheusNames, startPrometheus } from "../../test/servers/prometheus.ts";
 import { serverNames, start as startServer } from "../../test/servers/servers.ts";
 import { type FaultProxy, faultKinds, openProxy } from "../../test/support/fault-proxy.ts";
+import { findFreePort } from "../../test/support/free-port.ts";
 import { type Call, createAgent, send } from "../harness/http-client.ts";
-import { findFreePort, program, readMemoryMegabytes, start } from "../harness/process.ts";
+import { program, readMemoryMegabytes, start } from "../harness/process.ts";
 import { calculateQuantile, type Figure, isFloorMet, printTable } from "../harness/report.ts";
 import { createTrafficMix, token } from "./traffic-mix.ts";
 

@@ -5,15 +5,9 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { hashToken } from "../../src/access/auth.ts";
+import { findFreePort } from "../../test/support/free-port.ts";
 import { createAgent, send } from "../harness/http-client.ts";
-import {
-  awaitAnnouncement,
-  findFreePort,
-  program,
-  readCpuMillis,
-  readMemoryMegabytes,
-  start,
-} from "../harness/process.ts";
+import { awaitAnnouncement, program, readCpuMillis, readMemoryMegabytes, start } from "../harness/process.ts";
 import { calculateQuantile, type Figure } from "../harness/report.ts";
 
 const perSecond = 2_000;

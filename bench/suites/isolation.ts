@@ -7,8 +7,9 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { hashToken } from "../../src/access/auth.ts";
+import { findFreePort } from "../../test/support/free-port.ts";
 import { createAgent, send } from "../harness/http-client.ts";
-import { findFreePort, program, start } from "../harness/process.ts";
+import { program, start } from "../harness/process.ts";
 import { calculateQuantile, type Figure, summarise } from "../harness/report.ts";
 
 const token = "bench";

@@ -2,7 +2,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { findFreePort, readMemoryMegabytes } from "../harness/process.ts";
+import { findFreePort } from "../../test/support/free-port.ts";
+import { readMemoryMegabytes } from "../harness/process.ts";
 import { type Figure, summarise } from "../harness/report.ts";
 import { buildStallPreload, readStall, type Server, serve } from "../harness/servers.ts";
 

@@ -2,10 +2,10 @@
 // the cache. Each start is a server of its own, filled from OpenMetrics text by promtool before it serves.
 
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { findFreePort } from "../support/free-port.ts";
 import { type Daemon, launch } from "./daemon.ts";
 import { buildGoPrograms } from "./go-programs.ts";
 import { requireProgram, run } from "./host.ts";
@@ -143,17 +143,6 @@ export async function findPrometheus(name: PrometheusName, signal?: AbortSignal)
     signal,
   );
   return { program: join(folder, "prometheus"), promtool: join(folder, "promtool") };
-}
-
-export function findFreePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const listener = createServer();
-    listener.once("error", reject);
-    listener.listen(0, "127.0.0.1", () => {
-      const address = listener.address();
-      listener.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0));
-    });
-  });
 }
 
 async function awaitReady(url: string, run: string, daemon: Daemon, signal?: AbortSignal): Promise<void> {

@@ -4,9 +4,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { findFreePort } from "../support/free-port.ts";
 import { type Daemon, launch } from "./daemon.ts";
 import { buildGoPrograms } from "./go-programs.ts";
-import { findFreePort } from "./prometheus.ts";
 
 export const victoriaMetrics = { product: "victoriametrics", version: "1.151.0" } as const;
 

@@ -1,11 +1,11 @@
 // Signing in to the console at an identity provider of another hand, in a real browser: where the token lies, what is refused
 // on the way, and what an outage and new keys do.
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeEach, expect, test } from "vitest";
 import { hashToken } from "#src/access/auth.ts";
+import { findFreePort } from "../../support/free-port.ts";
 import {
   audience,
   clientId,
@@ -71,14 +71,6 @@ beforeEach(() => {
 const localName = (issuer: string, name = "localhost") => issuer.replace("127.0.0.1", name);
 
 /** The program has to know the port by which it is known before it listens. */
-async function findFreePort(): Promise<number> {
-  const taken = createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => taken.once("listening", resolve));
-  const address = taken.address();
-  await new Promise((resolve) => taken.close(resolve));
-  return typeof address === "object" && address !== null ? address.port : 0;
-}
-
 const signInButton = () => page.getByRole("button", { name: "Sign in with 127.0.0.1" });
 const firstLine = () => page.locator(".lines .line").first();
 const readAlert = async () => (await page.getByRole("alert").innerText()).replace(/127\.0\.0\.1:\d+/, "HOST");

@@ -2,11 +2,11 @@
 // started again; in the end the source holds each acknowledged number exactly once.
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { renderReport } from "../../support/error-reports.ts";
+import { findFreePort } from "../../support/free-port.ts";
 import { program } from "../../support/process.ts";
 import { openScriptedSource, type ScriptedSource, sendJson } from "../../support/scripted-http-source.ts";
 
@@ -59,7 +59,7 @@ afterAll(async () => {
 });
 
 test("every acknowledged report is found exactly once", { timeout: 300_000 }, async () => {
-  const port = await freePort();
+  const port = await findFreePort();
   const file = join(folder, "readout.yaml");
   await writeFile(
     file,
@@ -122,12 +122,4 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: reports } } }
 
 function start(file: string): ChildProcess {
   return spawn(process.execPath, [...program, "serve", "--config", file], { stdio: "ignore" });
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => probe.once("listening", resolve));
-  const address = probe.address();
-  await new Promise((resolve) => probe.close(resolve));
-  return typeof address === "object" && address !== null ? address.port : 0;
 }

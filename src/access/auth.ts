@@ -3,7 +3,7 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { TokenEntry } from "../config/config.ts";
 import type { TokenLimits } from "../config/limits.ts";
-import { TooMany, Unauthorized } from "../core/errors.ts";
+import { type Quota, TooMany, Unauthorized } from "../core/errors.ts";
 import type { Scope } from "../core/scopes.ts";
 import type { Instant, Millis } from "../core/time.ts";
 import type { RateLimiter } from "./rate-limit.ts";
@@ -43,7 +43,7 @@ export type TokenUse = "counted" | "checked again";
 /**
  * The certificate counts where there is no token at all. Only a use that is counted takes from the token's rate, which is the default.
  * @throws {Unauthorized} the token is missing, unknown, expired or not valid yet; all of these fail alike
- * @throws {TooMany} the token is valid and over its rate
+ * @throws {OverRate} the token is valid and over its rate
  * @throws {BackendError} The keys of the token's issuer are not there yet.
  */
 export type Authenticate = (
@@ -51,6 +51,15 @@ export type Authenticate = (
   certificate?: PeerCertificate | undefined,
   use?: TokenUse,
 ) => Promise<Principal>;
+
+/** A valid token is over its rate. Whose it is belongs into the logs of the refusal. */
+export class OverRate extends TooMany {
+  readonly principal: Principal;
+  constructor(principal: Principal, quota: Quota) {
+    super(1, "rate", quota);
+    this.principal = principal;
+  }
+}
 
 /** What `createAuthenticator` needs beside the tokens of the file. */
 interface AuthenticatorOptions {
@@ -81,7 +90,7 @@ export function createAuthenticator(
     if (use === "checked again") return principal;
     recordUse?.(principal.user, at);
     const own = principal.limits?.rate;
-    if (rate?.take(principal.account, own) === false) throw new TooMany(1, "rate", rate.describeQuota(own));
+    if (rate?.take(principal.account, own) === false) throw new OverRate(principal, rate.describeQuota(own));
     return principal;
   };
 }

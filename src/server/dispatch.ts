@@ -1,7 +1,7 @@
 // From a request to what answers it: an operation, a page for people, GraphQL, or a probe.
 
 import type { Principal } from "../access/auth.ts";
-import { readToken } from "../access/auth.ts";
+import { OverRate, readToken } from "../access/auth.ts";
 import { zip } from "../core/collections.ts";
 import { NotFound, Unprocessable } from "../core/errors.ts";
 import type { BodyReader, Exchange } from "../http/request.ts";
@@ -20,6 +20,7 @@ import { findResourceMetadata, printChallenge } from "./resource-metadata.ts";
 import {
   admitToken,
   type ConfigGeneration,
+  noteUser,
   type OperationRunner,
   type RequestLog,
   type RequestLogFields,
@@ -83,6 +84,7 @@ export async function answerRequest(
     );
   } catch (error) {
     const answer = toFailureAnswer(generation, exchange, error);
+    if (error instanceof OverRate) noteUser(log.fields, error.principal);
     if (log.isAudited && typeof answer.body === "string") log.fields.bytes = Buffer.byteLength(answer.body);
     await log.finish(answer.status, error instanceof ClientGone, error);
     return addDeprecation(answer, deprecation);
@@ -246,8 +248,7 @@ async function admitGraphql(
   fields.route = "/graphql";
   refuseUncodable(exchange);
   return admitToken(generation, exchange, readToken(headers, search), (principal) => {
-    fields.user = principal.user;
-    fields.token = principal.token;
+    noteUser(fields, principal);
     if (!principal.hasScope("graphql")) throw new NotFound();
     // From here on a reload waits for it, though the schema may still have to be loaded.
     return { exchange, principal, generation, work: generation.executor.join(principal, gone), log };

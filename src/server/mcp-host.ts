@@ -17,6 +17,7 @@ import {
   admitToken,
   type ConfigGeneration,
   type FinishRequest,
+  noteUser,
   type RequestLog,
   receiveBody,
 } from "./rest.ts";
@@ -61,8 +62,7 @@ export async function answerAgent(host: AgentHost, exchange: Exchange, log: Requ
     return finishWith(finish, 405, { error: "Method not allowed" }, { Allow: allowed });
   }
   const { principal, work } = await admitToken(generation, exchange, readToken(headers, ""), (principal) => {
-    fields.user = principal.user;
-    fields.token = principal.token;
+    noteUser(fields, principal);
     if (!principal.hasScope("mcp")) throw new NotFound();
     return { principal, work: generation.executor.join(principal, gone) };
   });

@@ -171,8 +171,7 @@ export async function runOperation(
     return { principal, work: await executor.admit(principal, exchange.gone) };
   };
   const admitUser = (principal: Principal) => {
-    fields.user = principal.user;
-    fields.token = principal.token;
+    noteUser(fields, principal);
     return admit(principal);
   };
   const { principal, work } =
@@ -218,6 +217,12 @@ export async function runOperation(
   } finally {
     if (ownsWork) work.end();
   }
+}
+
+/** Whose request it is, also where it is refused. */
+export function noteUser(fields: RequestLogFields, { user, token }: Principal): void {
+  fields.user = user;
+  fields.token = token;
 }
 
 /** What is asked for, also where it is refused. */

@@ -5,6 +5,7 @@ import type { AuditConfig } from "#src/config/edge-settings.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import type { LogStore } from "#src/store/logs.ts";
+import { createFakeRateLimiter } from "../support/fake-rate-limiter.ts";
 import { createSubject, linesBody, token } from "./harness.ts";
 
 type Line = Readonly<Record<string, unknown>>;
@@ -95,6 +96,16 @@ test.each([
   ]);
   expect(lines[0]?.sites).toEqual(sites);
 });
+
+test.each(["/api/v2/auth", "/graphql", "/api/mcp/tools"])(
+  "whose token is over its rate at %s",
+  async (path) => {
+    const { server, lines } = serve({ rate: createFakeRateLimiter(() => false) });
+    expect((await server.fetch(`http://readout${path}`, as(token, "r1"))).status).toBe(429);
+    expect(lines).toMatchObject([{ request: "r1", user: "ana", status: 429, decision: "limited" }]);
+    expect(lines[0]?.token).toMatch(/^sha256:[0-9a-f]{12}$/);
+  },
+);
 
 test("a saved visual, which anybody may ask for, without a user", async () => {
   const { server, lines } = serve();

@@ -124,13 +124,13 @@ export function createPrometheusClient(backend: string, settings: ClientSettings
     listSeries: (selector, signal) => {
       // Not as a form: prom-label-proxy puts its label into the address, and a server takes either of two selectors.
       const path = `/api/v1/series?${formatMatchParameters(selector)}`;
-      const response = requestList(transport, labelSets, { method: "GET", path }, signal);
-      return requireAllStores(state, response, signal);
+      const read = () => requestList(transport, labelSets, { method: "GET", path }, signal);
+      return readFromAllStores(state, read, signal);
     },
     listNames: (selector, signal) => {
       const path = `/api/v1/label/${metricName}/values?${formatMatchParameters(selector)}`;
-      const response = requestList(transport, labelValues, { method: "GET", path }, signal);
-      return requireAllStores(state, response, signal);
+      const read = () => requestList(transport, labelValues, { method: "GET", path }, signal);
+      return readFromAllStores(state, read, signal);
     },
     readMetadata: async (metric, signal) => {
       const types = await readMetadata(transport, `?${new URLSearchParams({ metric })}`, signal);
@@ -164,7 +164,7 @@ async function runQuery<T>(
   const { oldest, aligned, detectedAt, losesNaN } = await readTraits(state.traits, signal, false);
   const meant = losesNaN ? toMetricsQl(expression, lookbackDelta) : expression;
   if ("at" in time) {
-    return requireAllStores(state, evaluateExpression(state, meant, time, fold, signal), signal);
+    return readFromAllStores(state, () => evaluateExpression(state, meant, time, fold, signal), signal);
   }
   // The oldest time moves on with the server's clock, and the request may take as long as its timeout.
   const elapsed = performance.now() - detectedAt + state.transport.settings.timeout;
@@ -173,28 +173,32 @@ async function runQuery<T>(
   if (query === undefined) return fold().result();
   const { range, shift } = query;
   const createFold = shift === 0 ? fold : () => shiftEarlier(fold(), shift);
-  return requireAllStores(
-    state,
-    evaluateExpression(state, query.expression, range, createFold, signal),
-    signal,
-  );
+  const read = () => evaluateExpression(state, query.expression, range, createFold, signal);
+  return readFromAllStores(state, read, signal);
 }
 
 /**
- * Passes a response on unless Thanos left a store out of it. Thanos leaves out stores that failed their last check; no
- * response says so, only its list of stores, and that for as long as its `--store.unhealthy-timeout`.
+ * Passes a response on unless Thanos left a store out of it. It leaves out stores that have failed their last check when the
+ * request begins. So its list of stores is read before, and after, as a store may have failed in between.
  * @throws {BackendError} `partial`
  */
-async function requireAllStores<T>(
+async function readFromAllStores<T>(
   { transport, traits }: ClientState,
-  response: Promise<T>,
+  read: () => Promise<T>,
   signal: AbortSignal,
 ): Promise<T> {
-  const result = await response;
-  if (!(await readTraits(traits, signal, false)).isThanos) return result;
+  if (!(await readTraits(traits, signal, false)).isThanos) return read();
+  await requireAllStores(transport, signal);
+  const result = await read();
+  await requireAllStores(transport, signal);
+  return result;
+}
+
+/** No response says which stores it lacks: only the list says so, and that for as long as `--store.unhealthy-timeout`. */
+async function requireAllStores(transport: Transport, signal: AbortSignal): Promise<void> {
   const request: ApiRequest = { method: "GET", path: "/api/v1/stores" };
   const listed = await readIfSupported(requestJson(transport, storeLists, request, signal));
-  if (listed === undefined) return result;
+  if (listed === undefined) return;
   const stores = Object.values(listed).flatMap((ofKind) => ofKind ?? []);
   // A querier that has just started lists no store that it has not reached yet.
   if (stores.length === 0)
@@ -206,7 +210,6 @@ async function requireAllStores<T>(
       "partial",
       `store ${missing.name} is missing from the response`,
     );
-  return result;
 }
 
 /** Scans the response while it arrives; if its form is unknown, sends the request again and parses the response. */

@@ -122,6 +122,21 @@ test("fails while Thanos lists a store with an error", async () => {
   await source.close();
 });
 
+test("fails where a store comes back while Thanos answers without it", async () => {
+  const isData = ({ path }: { path: string }) => /^\/api\/v1\/(?:query|query_range|series|label)/.test(path);
+  const source = await openFakeThanos(series, () => {
+    const lastError = source.requests.some(isData) ? null : "rpc error: code = Unavailable";
+    return { sidecar: [{ name: "127.0.0.1:10901", lastError }] };
+  });
+  const asking = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);
+  await asking.probe(signal);
+  source.requests.length = 0;
+  const read = asking.stores.metrics?.tagKeys({ tenant: "shop" }, "requests_total", signal);
+  await expect(read).rejects.toMatchObject({ failure: "partial" });
+  await asking.close();
+  await source.close();
+});
+
 test("fails while Thanos has reached no store", async () => {
   let stores: object = {};
   const source = await openFakeThanos([], () => stores);

@@ -133,10 +133,10 @@ export function createPrometheusClient(backend: string, settings: ClientSettings
       return readFromAllStores(state, read, signal);
     },
     readMetadata: async (metric, signal) => {
-      const types = await readMetadata(transport, `?${new URLSearchParams({ metric })}`, signal);
+      const types = await readMetadata(state, `?${new URLSearchParams({ metric })}`, signal);
       return types.get(metric) ?? [];
     },
-    readAllMetadata: (signal) => readMetadata(transport, "", signal),
+    readAllMetadata: (signal) => readMetadata(state, "", signal),
     readTraits: (signal) => readTraits(state.traits, signal, true),
     async probe(signal) {
       try {
@@ -268,10 +268,11 @@ async function scanResponse<T>(
 }
 
 async function readMetadata(
-  transport: Transport,
+  state: ClientState,
   search: string,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, readonly string[]>> {
+  const { transport } = state;
   const request: ApiRequest = { method: "GET", path: `/api/v1/metadata${search}` };
   const read = async (limited: AbortSignal): Promise<ReadonlyMap<string, readonly string[]>> => {
     const types = new Map<string, readonly string[]>();
@@ -283,7 +284,8 @@ async function readMetadata(
     await visitInTurns(Object.keys(data), add, limited);
     return types;
   };
-  return (await readIfSupported(runGuarded(transport, request, signal, read))) ?? new Map();
+  const readOnce = () => readIfSupported(runGuarded(transport, request, signal, read));
+  return (await readFromAllStores(state, readOnce, signal)) ?? new Map();
 }
 
 /** The same folds. While a request is being explained, each that has a result reports how many samples it took. */

@@ -1,6 +1,8 @@
 // Thanos hides counter restarts from every function that would show them. It is detected by a parameter that only Thanos
 // reads, and then every bucket of a counter is computed from raw samples.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { guardDefaults } from "#resolvers/http/guard.ts";
+import { createPrometheusClient } from "#resolvers/prometheus/client/client.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/core/rows.ts";
 import type { Backend } from "#src/store/backend.ts";
@@ -123,7 +125,8 @@ test("fails while Thanos lists a store with an error", async () => {
 });
 
 test("fails where a store comes back while Thanos answers without it", async () => {
-  const isData = ({ path }: { path: string }) => /^\/api\/v1\/(?:query|query_range|series|label)/.test(path);
+  const isData = ({ path }: { path: string }) =>
+    /^\/api\/v1\/(?:query|query_range|series|label|metadata)/.test(path);
   const source = await openFakeThanos(series, () => {
     const lastError = source.requests.some(isData) ? null : "rpc error: code = Unavailable";
     return { sidecar: [{ name: "127.0.0.1:10901", lastError }] };
@@ -133,6 +136,13 @@ test("fails where a store comes back while Thanos answers without it", async () 
   source.requests.length = 0;
   const read = asking.stores.metrics?.tagKeys({ tenant: "shop" }, "requests_total", signal);
   await expect(read).rejects.toMatchObject({ failure: "partial" });
+  // What the targets of the store declare would be missing, too.
+  const settings = { ...guardDefaults, url: source.url, headers: {}, answerBytes: 1e8 };
+  const client = createPrometheusClient("prom", settings, testIO);
+  await client.probe(signal);
+  source.requests.length = 0;
+  await expect(client.readMetadata("queue_depth", signal)).rejects.toMatchObject({ failure: "partial" });
+  await client.close();
   await asking.close();
   await source.close();
 });
